@@ -1,0 +1,3 @@
+//! diskfs beside the kernel and its peers, in one run.
+
+fn main() {}

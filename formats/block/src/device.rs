@@ -1,0 +1,133 @@
+//! The two traits.
+
+use std::fmt::Debug;
+
+use crate::{Error, ErrorKind, Extent, ExtentKind, Result};
+
+/// A device that can be read: a size, and positional reads from any thread.
+///
+/// Offsets and lengths are in bytes and need no alignment; a device that needs it bounces
+/// internally. There is no cursor and no hidden state: any number of threads may read at once.
+pub trait BlockRead: Debug + Send + Sync {
+    /// The device's size in bytes. Fixed for as long as the device is open for reading.
+    fn size_bytes(&self) -> u64;
+
+    /// Fills all of `buf` with the bytes at `offset`, or fails.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfBounds`] when the range does not lie within the device;
+    /// [`ErrorKind::Corrupt`] when the format's metadata for the range makes no sense;
+    /// [`ErrorKind::Io`] when a device below fails. The contents of `buf` are unspecified then.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
+
+    /// The run that begins at `offset` and how it is stored, so that copies and exports never read
+    /// holes. The run need not be maximal: a caller that wants it so merges neighbours.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfBounds`] when `offset` is not below [`size_bytes`](Self::size_bytes);
+    /// else as [`read_at`](Self::read_at).
+    fn extent_at(&self, offset: u64) -> Result<Extent> {
+        let len_bytes = self.size_bytes().saturating_sub(offset);
+        if len_bytes == 0 {
+            return Err(past_end(offset, 1, self.size_bytes()));
+        }
+        Ok(Extent {
+            len_bytes,
+            kind: ExtentKind::Data,
+        })
+    }
+
+    /// The unit in bytes that reads are cheapest in: a power of two, a hint and not a demand.
+    fn block_size(&self) -> u32 {
+        512
+    }
+
+    /// Says that the range will be read soon. A device that can start reading it in the background
+    /// does; the default does nothing. Never fails, whatever the range.
+    fn will_need(&self, offset: u64, len_bytes: u64) {
+        let _ = (offset, len_bytes);
+    }
+}
+
+/// A device that can be written, too.
+///
+/// What was written is seen by reads at once, and is durable when [`flush`](Self::flush) returns
+/// after it. Without a flush between them, writes may reach the medium in any order.
+pub trait BlockWrite: BlockRead {
+    /// Writes all of `buf` at `offset`, or fails. After a failure any part of it may be written.
+    ///
+    /// # Errors
+    /// As [`BlockRead::read_at`], and [`ErrorKind::ReadOnly`], [`ErrorKind::NoSpace`].
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()>;
+
+    /// Makes the range read as zeroes; by default by writing them.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at).
+    fn write_zeroes(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        static ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
+        check_bounds(offset, len_bytes, self.size_bytes())?;
+        let mut at = offset;
+        let mut left = len_bytes;
+        while left > 0 {
+            let n = usize::try_from(left)
+                .unwrap_or(usize::MAX)
+                .min(ZEROES.len());
+            let piece = ZEROES.get(..n).unwrap_or(&ZEROES);
+            self.write_at(at, piece)?;
+            let written = u64::try_from(piece.len()).unwrap_or(left);
+            at = at.saturating_add(written);
+            left = left.saturating_sub(written);
+        }
+        Ok(())
+    }
+
+    /// Says that the range's contents are of no more use. What it reads as afterwards is
+    /// unspecified; the default does nothing but check the range.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at).
+    fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        check_bounds(offset, len_bytes, self.size_bytes())
+    }
+
+    /// Returns when everything written before it is durable.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`]; then nothing is known of what reached the medium.
+    fn flush(&self) -> Result<()>;
+}
+
+/// Fails unless `len_bytes` bytes at `offset` lie within a device of `size_bytes`.
+///
+/// # Errors
+/// [`ErrorKind::OutOfBounds`], with the offset.
+pub fn check_bounds(offset: u64, len_bytes: u64, size_bytes: u64) -> Result<()> {
+    match offset.checked_add(len_bytes) {
+        Some(end) if end <= size_bytes => Ok(()),
+        _ => Err(past_end(offset, len_bytes, size_bytes)),
+    }
+}
+
+fn past_end(offset: u64, len_bytes: u64, size_bytes: u64) -> Error {
+    Error::new(
+        ErrorKind::OutOfBounds,
+        format!("{len_bytes} bytes do not lie within the device's {size_bytes}"),
+    )
+    .at(offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_do_not_wrap() {
+        assert!(check_bounds(0, 0, 0).is_ok());
+        assert!(check_bounds(10, 6, 16).is_ok());
+        assert!(check_bounds(10, 7, 16).is_err());
+        let e = check_bounds(u64::MAX, 2, u64::MAX).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::OutOfBounds);
+        assert_eq!(e.offset(), Some(u64::MAX));
+    }
+}

@@ -1,0 +1,225 @@
+//! The one error type of the block layer.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// [`std::result::Result`] with the block layer's [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// What kind of failure it was: small and stable, to branch on. Exit codes, errno and the fallback
+/// to another driver follow from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The host failed to read or write; trying again may help.
+    Io,
+    /// The bytes contradict their format's specification.
+    Corrupt,
+    /// Well-formed as far as can be told, but needs something that this driver does not do.
+    Unsupported,
+    /// No such file, snapshot, partition.
+    NotFound,
+    /// It is there already.
+    Exists,
+    /// Writing to something opened for reading only.
+    ReadOnly,
+    /// No room left below.
+    NoSpace,
+    /// The range does not lie within the device.
+    OutOfBounds,
+    /// Somebody else uses the image.
+    Locked,
+    /// The host or a policy (the gate) says no.
+    Denied,
+    /// What the caller asked makes no sense.
+    Invalid,
+}
+
+/// What went wrong, where, and what to do about it.
+///
+/// Displayed as one line: file, reason, byte, next step. The source, if any, is not repeated in it.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    reason: Cow<'static, str>,
+    path: Option<PathBuf>,
+    offset: Option<u64>,
+    hint: Option<Cow<'static, str>>,
+    source: Option<Source>,
+}
+
+impl Error {
+    /// An error without a place yet. The reason starts in lower case and ends without a full stop.
+    pub fn new(kind: ErrorKind, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self(Box::new(Inner {
+            kind,
+            reason: reason.into(),
+            path: None,
+            offset: None,
+            hint: None,
+            source: None,
+        }))
+    }
+
+    /// Short for [`ErrorKind::Corrupt`].
+    pub fn corrupt(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Corrupt, reason)
+    }
+
+    /// Short for [`ErrorKind::Unsupported`].
+    pub fn unsupported(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Unsupported, reason)
+    }
+
+    /// Short for [`ErrorKind::Invalid`].
+    pub fn invalid(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Invalid, reason)
+    }
+
+    /// The byte of the device that it is about. The innermost place stays: a second call changes
+    /// nothing.
+    #[must_use]
+    pub fn at(mut self, offset: u64) -> Self {
+        self.0.offset.get_or_insert(offset);
+        self
+    }
+
+    /// The file that it is about. The innermost file stays.
+    #[must_use]
+    pub fn in_file(mut self, path: impl AsRef<Path>) -> Self {
+        self.0.path.get_or_insert_with(|| path.as_ref().to_owned());
+        self
+    }
+
+    /// What the user can do about it, as a phrase: `give --force-share to read it anyway`.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
+        self.0.hint.get_or_insert(hint.into());
+        self
+    }
+
+    /// The reason below this one.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Source>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// What kind of failure it was.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// What went wrong, without place, next step or source.
+    pub fn reason(&self) -> &str {
+        &self.0.reason
+    }
+
+    /// The byte of the device (or of [`path`](Self::path)) that it is about.
+    pub fn offset(&self) -> Option<u64> {
+        self.0.offset
+    }
+
+    /// The file that it is about.
+    pub fn path(&self) -> Option<&Path> {
+        self.0.path.as_deref()
+    }
+
+    /// What the user can do about it.
+    pub fn next_step(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.0.path {
+            write!(f, "{}: ", path.display())?;
+        }
+        f.write_str(&self.0.reason)?;
+        if let Some(offset) = self.0.offset {
+            write!(f, " (at byte {offset:#x})")?;
+        }
+        if let Some(hint) = &self.0.hint {
+            write!(f, "; {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("kind", &self.0.kind)
+            .field("reason", &self.0.reason)
+            .field("path", &self.0.path)
+            .field("offset", &self.0.offset)
+            .field("source", &self.0.source)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.0.source {
+            Some(source) => Some(source.as_ref()),
+            None => None,
+        }
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(e: io::Error) -> Self {
+        let kind = match e.kind() {
+            io::ErrorKind::NotFound => ErrorKind::NotFound,
+            io::ErrorKind::AlreadyExists => ErrorKind::Exists,
+            io::ErrorKind::PermissionDenied => ErrorKind::Denied,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
+            io::ErrorKind::ReadOnlyFilesystem => ErrorKind::ReadOnly,
+            io::ErrorKind::Unsupported => ErrorKind::Unsupported,
+            _ => ErrorKind::Io,
+        };
+        Self::new(kind, e.to_string())
+    }
+}
+
+impl From<rustix::io::Errno> for Error {
+    fn from(e: rustix::io::Errno) -> Self {
+        io::Error::from(e).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_what_where_and_what_to_do() {
+        let e = Error::corrupt("L2 entry points past the end of the file")
+            .at(0x40000)
+            .at(1)
+            .in_file("disk.qcow2")
+            .hint("run `qemu-img check disk.qcow2`");
+        assert_eq!(
+            e.to_string(),
+            "disk.qcow2: L2 entry points past the end of the file (at byte 0x40000); \
+             run `qemu-img check disk.qcow2`"
+        );
+        assert_eq!(e.kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn host_errors_keep_their_kind() {
+        let e = Error::from(io::Error::from(io::ErrorKind::PermissionDenied));
+        assert_eq!(e.kind(), ErrorKind::Denied);
+        assert_eq!(
+            Error::from(rustix::io::Errno::NOSPC).kind(),
+            ErrorKind::NoSpace
+        );
+    }
+}

@@ -1,0 +1,108 @@
+//! Bytes in memory as a device.
+
+use std::sync::RwLock;
+
+use crate::{BlockRead, BlockWrite, Result, check_bounds};
+
+/// A device of fixed size whose bytes live in memory: small images, and tests.
+pub struct Memory {
+    size_bytes: u64,
+    bytes: RwLock<Vec<u8>>,
+}
+
+impl Memory {
+    /// A device that holds `bytes`.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        let bytes = bytes.into();
+        // A Vec is never longer than isize::MAX, which every u64 holds.
+        let size_bytes = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        Self {
+            size_bytes,
+            bytes: RwLock::new(bytes),
+        }
+    }
+
+    /// A copy of what the device holds now.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.bytes
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone()
+    }
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memory")
+            .field("size_bytes", &self.size_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The range as indices; `check_bounds` passed, so both fit in a usize.
+fn range(offset: u64, len: usize) -> std::ops::Range<usize> {
+    let start = usize::try_from(offset).unwrap_or(usize::MAX);
+    start..start.saturating_add(len)
+}
+
+impl BlockRead for Memory {
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        check_bounds(
+            offset,
+            u64::try_from(buf.len()).unwrap_or(u64::MAX),
+            self.size_bytes,
+        )?;
+        let bytes = self
+            .bytes
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(stored) = bytes.get(range(offset, buf.len())) {
+            buf.copy_from_slice(stored);
+        }
+        Ok(())
+    }
+}
+
+impl BlockWrite for Memory {
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        check_bounds(
+            offset,
+            u64::try_from(buf.len()).unwrap_or(u64::MAX),
+            self.size_bytes,
+        )?;
+        let mut bytes = self
+            .bytes
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(stored) = bytes.get_mut(range(offset, buf.len())) {
+            stored.copy_from_slice(buf);
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_back_what_was_written_and_nothing_past_the_end() {
+        let m = Memory::new(vec![0; 100]);
+        m.write_at(90, &[1; 10]).unwrap();
+        let mut b = [9; 20];
+        m.read_at(80, &mut b).unwrap();
+        assert_eq!(b[..10], [0; 10]);
+        assert_eq!(b[10..], [1; 10]);
+        assert!(m.write_at(91, &[1; 10]).is_err());
+        m.write_zeroes(0, 100).unwrap();
+        assert_eq!(m.to_vec(), vec![0; 100]);
+    }
+}

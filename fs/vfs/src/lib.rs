@@ -1,0 +1,30 @@
+//! Filesystems in userspace: the trait that every driver implements, and everything shaped like a
+//! path, written once.
+//!
+//! A driver speaks inode numbers, as FUSE does ([`FsRead`]); names are bytes. Whatever walks, joins
+//! or resolves paths is generic code here, so that symlink limits, loops and escapes are handled in
+//! one place for all drivers.
+//!
+//! # Errors
+//!
+//! One [`Error`] for the layer: a small stable [`ErrorKind`] (errno and exit codes follow from it),
+//! the inode and path, and the driver's private reason as its source.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
+
+mod error;
+mod fs;
+mod metadata;
+
+pub use error::{Error, ErrorKind, Result};
+pub use fs::{
+    DirEntries, DirEntry, FileExtent, FileExtentKind, FileExtents, FsRead, Identity, Statistics,
+};
+pub use metadata::{Device, FileFlags, FileType, InodeNumber, Metadata, Timestamp};

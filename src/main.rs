@@ -1,0 +1,3 @@
+//! The `diskfs` program.
+
+fn main() {}
