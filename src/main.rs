@@ -1,3 +1,3 @@
-//! The `diskfs` program.
-
+//! The `diskfs` program: parses, runs, prints the error once.
+mod cli;
 fn main() {}

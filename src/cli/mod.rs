@@ -1,0 +1,3 @@
+//! The `diskfs` program's commands: one file each.
+
+pub(crate) mod options;

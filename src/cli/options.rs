@@ -1,0 +1,89 @@
+//! The options that commands share: which image, how to open it, which volume of it.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// How to open the image.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Image options")]
+pub(crate) struct ImageArgs {
+    /// The image's format, instead of telling it from its contents (raw, qcow2)
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<String>,
+
+    /// Read an internal snapshot, by name or id, instead of the current state
+    #[arg(long, value_name = "NAME")]
+    pub(crate) snapshot: Option<String>,
+
+    /// Read the image even when a running VM uses it; what is read may be inconsistent
+    #[arg(long)]
+    pub(crate) force_share: bool,
+
+    /// Let the image name files below DIR (backing file, data file); may be given again
+    #[arg(long, value_name = "DIR")]
+    pub(crate) allow_backing: Vec<PathBuf>,
+
+    /// Open no other file that the image names
+    #[arg(long, conflicts_with = "allow_backing")]
+    pub(crate) no_backing: bool,
+}
+
+/// Which volume of the image is meant.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Volume options")]
+pub(crate) struct VolumeArgs {
+    /// The volume by name (p1, disk), UUID, label, PARTUUID or PARTLABEL
+    #[arg(long, value_name = "NAME", group = "which")]
+    pub(crate) volume: Option<String>,
+
+    /// The partition by number; short for --volume pN
+    #[arg(short, long, value_name = "N", group = "which")]
+    pub(crate) partition: Option<u32>,
+
+    /// The filesystem at this byte of the disk (suffixes k, M, G, T; s for sectors of 512 bytes)
+    #[arg(long, value_name = "BYTES", group = "which", value_parser = parse_offset)]
+    pub(crate) offset: Option<u64>,
+}
+
+/// A number of bytes as `qemu-img` takes it, decimal or `0x`, and `s` for sectors as `parted` does.
+fn parse_offset(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is no number of bytes; write 1048576, 0x100000, 1M or 2048s");
+    if let Some(hex) = text.strip_prefix("0x") {
+        return u64::from_str_radix(hex, 16).map_err(|_| wrong());
+    }
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit: u64 = match text.get(digits.len()..).unwrap_or_default() {
+        "" | "b" | "B" => 1,
+        "s" => 512,
+        "k" | "K" | "KiB" => 1 << 10,
+        "M" | "MiB" => 1 << 20,
+        "G" | "GiB" => 1 << 30,
+        "T" | "TiB" => 1 << 40,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    number.checked_mul(unit).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_have_units() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("1048576", 1 << 20),
+            ("0x100000", 1 << 20),
+            ("1M", 1 << 20),
+            ("2048s", 1 << 20),
+            ("2GiB", 2 << 30),
+        ] {
+            assert_eq!(parse_offset(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "M", "-1", "1.5M", "1Q", "0x", "17000000T"] {
+            assert!(parse_offset(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! The one error type of the facade, and what a program's exit code says of it.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use diskfs_block as block;
+use diskfs_vfs as vfs;
+
+/// [`std::result::Result`] with diskfs' [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What kind of failure it was: small and stable, to branch on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The host failed to read or write; trying again may help.
+    Io,
+    /// The bytes contradict their format's specification.
+    Corrupt,
+    /// Well-formed as far as can be told, but needs something that diskfs does not do.
+    Unsupported,
+    /// No such image, volume, snapshot or file.
+    NotFound,
+    /// It is there already.
+    Exists,
+    /// A path goes through something that is no directory.
+    NotADirectory,
+    /// A directory where a file is wanted.
+    IsADirectory,
+    /// Writing to something opened for reading only.
+    ReadOnly,
+    /// No room left.
+    NoSpace,
+    /// Somebody else uses the image.
+    Locked,
+    /// The host or a policy (the gate) says no.
+    Denied,
+    /// Several filesystems could be meant; the error lists them.
+    Ambiguous,
+    /// What the caller asked makes no sense.
+    Invalid,
+    /// Anything else.
+    Other,
+}
+
+impl ErrorKind {
+    /// The exit code of the `diskfs` program: 1 failed, 2 usage, 3 not found, 4 unsupported,
+    /// 5 corrupt, 6 locked or denied.
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::Ambiguous | Self::Invalid => 2,
+            Self::NotFound => 3,
+            Self::Unsupported => 4,
+            Self::Corrupt => 5,
+            Self::Locked | Self::Denied => 6,
+            _ => 1,
+        }
+    }
+
+    /// The kind's name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Io => "io",
+            Self::Corrupt => "corrupt",
+            Self::Unsupported => "unsupported",
+            Self::NotFound => "not_found",
+            Self::Exists => "exists",
+            Self::NotADirectory => "not_a_directory",
+            Self::IsADirectory => "is_a_directory",
+            Self::ReadOnly => "read_only",
+            Self::NoSpace => "no_space",
+            Self::Locked => "locked",
+            Self::Denied => "denied",
+            Self::Ambiguous => "ambiguous",
+            Self::Invalid => "invalid",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl From<block::ErrorKind> for ErrorKind {
+    fn from(kind: block::ErrorKind) -> Self {
+        use block::ErrorKind as K;
+        match kind {
+            K::Io => Self::Io,
+            // A structure of the disk points past its end: nothing else reads out of bounds here.
+            K::Corrupt | K::OutOfBounds => Self::Corrupt,
+            K::Unsupported => Self::Unsupported,
+            K::NotFound => Self::NotFound,
+            K::Exists => Self::Exists,
+            K::ReadOnly => Self::ReadOnly,
+            K::NoSpace => Self::NoSpace,
+            K::Locked => Self::Locked,
+            K::Denied => Self::Denied,
+            K::Invalid => Self::Invalid,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl From<vfs::ErrorKind> for ErrorKind {
+    fn from(kind: vfs::ErrorKind) -> Self {
+        use vfs::ErrorKind as K;
+        match kind {
+            K::Io => Self::Io,
+            K::Corrupt => Self::Corrupt,
+            K::Unsupported => Self::Unsupported,
+            K::NotFound => Self::NotFound,
+            K::Exists => Self::Exists,
+            K::NotADirectory => Self::NotADirectory,
+            K::IsADirectory => Self::IsADirectory,
+            K::ReadOnly => Self::ReadOnly,
+            K::NoSpace => Self::NoSpace,
+            K::Denied => Self::Denied,
+            K::Invalid => Self::Invalid,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl From<io::ErrorKind> for ErrorKind {
+    fn from(kind: io::ErrorKind) -> Self {
+        use io::ErrorKind as K;
+        match kind {
+            K::NotFound => Self::NotFound,
+            K::AlreadyExists => Self::Exists,
+            K::NotADirectory => Self::NotADirectory,
+            K::IsADirectory => Self::IsADirectory,
+            K::PermissionDenied => Self::Denied,
+            K::StorageFull | K::QuotaExceeded | K::FileTooLarge => Self::NoSpace,
+            K::ReadOnlyFilesystem => Self::ReadOnly,
+            K::Unsupported => Self::Unsupported,
+            K::InvalidInput => Self::Invalid,
+            _ => Self::Io,
+        }
+    }
+}
+
+/// What went wrong, where, and what to do about it, whichever layer found it.
+///
+/// Displayed as one line; [`source`](std::error::Error::source) goes on with the reasons below.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    path: Option<PathBuf>,
+    cause: Cause,
+}
+
+enum Cause {
+    Block(block::Error),
+    Vfs(vfs::Error),
+    Host(io::Error),
+    Own {
+        reason: String,
+        hint: Option<String>,
+    },
+}
+
+impl Error {
+    /// An error of the facade itself. The reason starts in lower case and ends without a full stop.
+    pub fn new(kind: ErrorKind, reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self::from_cause(kind, Cause::Own { reason, hint: None })
+    }
+
+    fn from_cause(kind: ErrorKind, cause: Cause) -> Self {
+        Self(Box::new(Inner {
+            kind,
+            path: None,
+            cause,
+        }))
+    }
+
+    /// What the user can do about it, unless a layer below has said so.
+    #[must_use]
+    pub fn with_hint(mut self, text: impl Into<String>) -> Self {
+        match &mut self.0.cause {
+            Cause::Block(e) => {
+                let taken = std::mem::replace(e, block::Error::invalid(""));
+                *e = taken.hint(text.into());
+            }
+            Cause::Vfs(e) => {
+                let taken = std::mem::replace(e, vfs::ErrorKind::Invalid.into());
+                *e = taken.hint(text.into());
+            }
+            Cause::Own { hint, .. } => {
+                hint.get_or_insert_with(|| text.into());
+            }
+            Cause::Host(_) => {}
+        }
+        self
+    }
+
+    /// The file of the host that it is about (the image, or what is written to). The innermost
+    /// stays.
+    #[must_use]
+    pub fn in_file(mut self, path: impl AsRef<Path>) -> Self {
+        let path = path.as_ref();
+        let named = matches!(&self.0.cause, Cause::Block(e) if e.path().is_some());
+        if !named {
+            self.0.path.get_or_insert_with(|| path.to_owned());
+        }
+        self
+    }
+
+    /// What kind of failure it was.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// What went wrong, without place or next step.
+    pub fn reason(&self) -> String {
+        match &self.0.cause {
+            Cause::Block(e) => e.reason().to_owned(),
+            Cause::Vfs(e) => e.reason().to_owned(),
+            Cause::Host(e) => host_reason(e),
+            Cause::Own { reason, .. } => reason.clone(),
+        }
+    }
+
+    /// The file of the host that it is about.
+    pub fn file(&self) -> Option<&Path> {
+        match &self.0.cause {
+            Cause::Block(e) if e.path().is_some() => e.path(),
+            _ => self.0.path.as_deref(),
+        }
+    }
+
+    /// The path within the filesystem that it is about.
+    pub fn guest_path(&self) -> Option<&[u8]> {
+        match &self.0.cause {
+            Cause::Vfs(e) => e.path(),
+            _ => None,
+        }
+    }
+
+    /// The inode that it is about.
+    pub fn inode(&self) -> Option<u64> {
+        match &self.0.cause {
+            Cause::Vfs(e) => e.inode().map(|inode| inode.0),
+            _ => None,
+        }
+    }
+
+    /// The byte of the image or of the filesystem's device that it is about.
+    pub fn offset(&self) -> Option<u64> {
+        match &self.0.cause {
+            Cause::Block(e) => e.offset(),
+            Cause::Vfs(e) => e.offset(),
+            _ => None,
+        }
+    }
+
+    /// What the user can do about it.
+    pub fn next_step(&self) -> Option<&str> {
+        match &self.0.cause {
+            Cause::Block(e) => e.next_step(),
+            Cause::Vfs(e) => e.next_step(),
+            Cause::Own { hint, .. } => hint.as_deref(),
+            Cause::Host(_) => None,
+        }
+    }
+
+    /// Whether the reader of our output went away.
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(&self.0.cause, Cause::Host(e) if e.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+/// The host's own words without Rust's ` (os error 2)`, in lower case as all messages are.
+fn host_reason(e: &io::Error) -> String {
+    let text = e.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) => first.to_lowercase().chain(chars).collect(),
+        None => String::new(),
+    }
+}
+
+impl From<block::Error> for Error {
+    fn from(e: block::Error) -> Self {
+        Self::from_cause(e.kind().into(), Cause::Block(e))
+    }
+}
+
+impl From<vfs::Error> for Error {
+    fn from(e: vfs::Error) -> Self {
+        Self::from_cause(e.kind().into(), Cause::Vfs(e))
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(e: io::Error) -> Self {
+        // What went through `std::io` (a `FileReader`'s read) comes back as what it was.
+        if e.get_ref()
+            .is_some_and(<dyn std::error::Error + Send + Sync>::is::<Self>)
+        {
+            let inner = e
+                .into_inner()
+                .and_then(|inner| inner.downcast::<Self>().ok());
+            return inner.map_or_else(|| Self::new(ErrorKind::Io, "input/output error"), |e| *e);
+        }
+        Self::from_cause(e.kind().into(), Cause::Host(e))
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(e: Error) -> Self {
+        let kind = match e.kind() {
+            ErrorKind::NotFound => io::ErrorKind::NotFound,
+            ErrorKind::Exists => io::ErrorKind::AlreadyExists,
+            ErrorKind::NotADirectory => io::ErrorKind::NotADirectory,
+            ErrorKind::IsADirectory => io::ErrorKind::IsADirectory,
+            ErrorKind::Denied | ErrorKind::Locked => io::ErrorKind::PermissionDenied,
+            ErrorKind::Corrupt => io::ErrorKind::InvalidData,
+            ErrorKind::Unsupported => io::ErrorKind::Unsupported,
+            ErrorKind::ReadOnly => io::ErrorKind::ReadOnlyFilesystem,
+            ErrorKind::NoSpace => io::ErrorKind::StorageFull,
+            ErrorKind::Invalid | ErrorKind::Ambiguous => io::ErrorKind::InvalidInput,
+            ErrorKind::Io | ErrorKind::Other => io::ErrorKind::Other,
+        };
+        Self::new(kind, e)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.0.path {
+            write!(f, "{}: ", path.display())?;
+        }
+        match &self.0.cause {
+            Cause::Block(e) => e.fmt(f),
+            Cause::Vfs(e) => e.fmt(f),
+            Cause::Host(e) => f.write_str(&host_reason(e)),
+            Cause::Own { reason, hint } => {
+                f.write_str(reason)?;
+                hint.as_ref().map_or(Ok(()), |hint| write!(f, "; {hint}"))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut f = f.debug_struct("Error");
+        f.field("kind", &self.0.kind).field("path", &self.0.path);
+        match &self.0.cause {
+            Cause::Block(e) => f.field("cause", e),
+            Cause::Vfs(e) => f.field("cause", e),
+            Cause::Host(e) => f.field("cause", e),
+            Cause::Own { reason, .. } => f.field("reason", reason),
+        };
+        f.finish()
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        // Ours displays as the cause does, so the chain goes on below the cause.
+        match &self.0.cause {
+            Cause::Block(e) => e.source(),
+            Cause::Vfs(e) => e.source(),
+            Cause::Host(_) | Cause::Own { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_the_documented_ones() {
+        let codes = [
+            (ErrorKind::Io, 1),
+            (ErrorKind::Invalid, 2),
+            (ErrorKind::Ambiguous, 2),
+            (ErrorKind::NotFound, 3),
+            (ErrorKind::Unsupported, 4),
+            (ErrorKind::Corrupt, 5),
+            (ErrorKind::Locked, 6),
+            (ErrorKind::Denied, 6),
+        ];
+        for (kind, code) in codes {
+            assert_eq!(kind.exit_code(), code, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn keeps_what_the_layer_below_said() {
+        let below = block::Error::corrupt("L1 table is cut off")
+            .at(512)
+            .in_file("a.qcow2");
+        let e = Error::from(below)
+            .in_file("b.qcow2")
+            .with_hint("make a new one");
+        assert_eq!(
+            e.to_string(),
+            "a.qcow2: L1 table is cut off (at byte 0x200); make a new one"
+        );
+        assert_eq!((e.kind(), e.offset()), (ErrorKind::Corrupt, Some(512)));
+        assert_eq!(e.file(), Some(Path::new("a.qcow2")));
+    }
+
+    #[test]
+    fn survives_the_way_through_std_io() {
+        let e = Error::from(vfs::Error::from(vfs::ErrorKind::Corrupt).in_path("/a"));
+        let back = Error::from(io::Error::from(e));
+        assert_eq!(back.kind(), ErrorKind::Corrupt);
+        assert_eq!(back.guest_path(), Some(&b"/a"[..]));
+        let host = Error::from(io::Error::from_raw_os_error(2)).in_file("x");
+        assert_eq!(host.to_string(), "x: no such file or directory");
+    }
+}
