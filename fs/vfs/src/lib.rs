@@ -21,10 +21,27 @@
 
 mod error;
 mod fs;
+pub mod glob;
 mod metadata;
+pub mod path;
+mod read_file;
+#[cfg(any(test, feature = "testing"))]
+#[expect(
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "only tests use it, and a panic is how a test fails"
+)]
+pub mod testing;
+mod walk;
 
 pub use error::{Error, ErrorKind, Result};
 pub use fs::{
     DirEntries, DirEntry, FileExtent, FileExtentKind, FileExtents, FsRead, Identity, Statistics,
 };
 pub use metadata::{Device, FileFlags, FileType, InodeNumber, Metadata, Timestamp};
+pub use path::{Follow, resolve};
+pub use read_file::{FileReader, read_file};
+pub use walk::{MAX_DEPTH, Walk, WalkEntry, walk};

@@ -1,0 +1,378 @@
+//! From a path to an inode number.
+
+use crate::{Error, ErrorKind, FileType, FsRead, InodeNumber, Result};
+
+/// The most symlinks that one look-up follows: as Linux does it (`path_resolution(7)`).
+pub const MAX_SYMLINKS: usize = 40;
+
+/// The longest name between two slashes, in bytes: `NAME_MAX` of Linux.
+pub const NAME_MAX_BYTES: usize = 255;
+
+/// The longest path, in bytes: `PATH_MAX` of Linux, which counts a terminating NUL.
+pub const PATH_MAX_BYTES: usize = 4095;
+
+/// What to do with a symlink at the end of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Follow {
+    /// Follow it, as stat(2) does.
+    All,
+    /// Answer with the link itself, as lstat(2) does. A trailing slash follows it all the same.
+    AllButLast,
+}
+
+/// Finds the file that `path` names.
+///
+/// Every path begins at the filesystem's root, with a leading slash or without; an empty one is the
+/// root. An absolute symlink begins there again, and `..` of the root is the root, so no path and
+/// no link leaves the filesystem.
+///
+/// # Errors
+/// `NotFound`, `NotADirectory`; `TooManyLinks` after [`MAX_SYMLINKS`]; `NameTooLong` past
+/// [`NAME_MAX_BYTES`] or [`PATH_MAX_BYTES`]; `Invalid` for a path with a NUL byte. All carry `path`.
+pub fn resolve(fs: &dyn FsRead, path: impl AsRef<[u8]>, follow: Follow) -> Result<InodeNumber> {
+    let path = path.as_ref();
+    check(path)
+        .and_then(|()| Resolver::new(fs, follow).run(path))
+        .map_err(|error| error.in_path(path))
+}
+
+fn check(path: &[u8]) -> Result<()> {
+    if path.len() > PATH_MAX_BYTES {
+        return Err(Error::new(
+            ErrorKind::NameTooLong,
+            format!(
+                "path is {} bytes long, at most {PATH_MAX_BYTES} fit",
+                path.len()
+            ),
+        ));
+    }
+    if path.contains(&0) {
+        return Err(Error::new(ErrorKind::Invalid, "a path has no NUL byte"));
+    }
+    Ok(())
+}
+
+/// A directory on the way from the root.
+struct Step {
+    name: Vec<u8>,
+    inode: InodeNumber,
+}
+
+struct Resolver<'a> {
+    fs: &'a dyn FsRead,
+    follow: Follow,
+    /// The directories from the root down to where the look-up stands. The way is kept here rather
+    /// than asked of the `..` entries: those are the image's word.
+    steps: Vec<Step>,
+    /// What is left to look up.
+    rest: Vec<u8>,
+    links: usize,
+}
+
+impl<'a> Resolver<'a> {
+    fn new(fs: &'a dyn FsRead, follow: Follow) -> Self {
+        Self {
+            fs,
+            follow,
+            steps: Vec::new(),
+            rest: Vec::new(),
+            links: 0,
+        }
+    }
+
+    fn run(mut self, path: &[u8]) -> Result<InodeNumber> {
+        self.rest = path.to_vec();
+        while let Some(component) = self.next_component() {
+            let outcome = self.enter(&component);
+            if let Err(error) = outcome {
+                return Err(self.explain(error, &component.name));
+            }
+        }
+        Ok(self.here())
+    }
+
+    fn here(&self) -> InodeNumber {
+        self.steps
+            .last()
+            .map_or_else(|| self.fs.root(), |step| step.inode)
+    }
+
+    /// Takes the next name off the rest of the path.
+    fn next_component(&mut self) -> Option<Component> {
+        let start = self.rest.iter().position(|&byte| byte != b'/')?;
+        let from_start = self.rest.split_off(start);
+        let end = from_start.iter().position(|&byte| byte == b'/');
+        let (name, rest) = from_start.split_at(end.unwrap_or(from_start.len()));
+        self.rest = rest.to_vec();
+        Some(Component {
+            name: name.to_vec(),
+            place: match () {
+                () if rest.is_empty() => Place::Last,
+                () if rest.iter().all(|&byte| byte == b'/') => Place::LastWithSlash,
+                () => Place::Within,
+            },
+        })
+    }
+
+    fn enter(&mut self, component: &Component) -> Result<()> {
+        let name = component.name.as_slice();
+        match name {
+            b"." => return self.require_directory(self.here()),
+            b".." => {
+                self.require_directory(self.here())?;
+                self.steps.pop();
+                return Ok(());
+            }
+            _ if name.len() > NAME_MAX_BYTES => {
+                return Err(Error::new(
+                    ErrorKind::NameTooLong,
+                    format!(
+                        "name is {} bytes long, at most {NAME_MAX_BYTES} fit",
+                        name.len()
+                    ),
+                ));
+            }
+            _ => {}
+        }
+        let inode = self.fs.lookup(self.here(), name)?;
+        if component.place == Place::Last && self.follow == Follow::AllButLast {
+            self.step(name, inode);
+            return Ok(());
+        }
+        match self.fs.metadata(inode)?.file_type {
+            FileType::Symlink => return self.follow_link(inode),
+            FileType::Directory => {}
+            _ if component.place == Place::Last => {}
+            _ => return Err(ErrorKind::NotADirectory.into()),
+        }
+        self.step(name, inode);
+        Ok(())
+    }
+
+    fn step(&mut self, name: &[u8], inode: InodeNumber) {
+        self.steps.push(Step {
+            name: name.to_vec(),
+            inode,
+        });
+    }
+
+    fn require_directory(&self, inode: InodeNumber) -> Result<()> {
+        if self.fs.metadata(inode)?.is_dir() {
+            Ok(())
+        } else {
+            Err(ErrorKind::NotADirectory.into())
+        }
+    }
+
+    /// Puts the link's target in front of what is left.
+    fn follow_link(&mut self, link: InodeNumber) -> Result<()> {
+        self.links = self.links.saturating_add(1);
+        if self.links > MAX_SYMLINKS {
+            return Err(ErrorKind::TooManyLinks.into());
+        }
+        let mut target = self.fs.read_link(link)?;
+        if target.is_empty() {
+            return Err(ErrorKind::NotFound.into());
+        }
+        check(&target)?;
+        if target.starts_with(b"/") {
+            self.steps.clear();
+        }
+        target.extend_from_slice(&self.rest);
+        self.rest = target;
+        Ok(())
+    }
+
+    /// Once a link was followed, the path that was asked for no longer says where it failed.
+    fn explain(&self, error: Error, name: &[u8]) -> Error {
+        if self.links == 0 || error.kind() == ErrorKind::TooManyLinks {
+            return error;
+        }
+        let mut place = Vec::new();
+        for part in self
+            .steps
+            .iter()
+            .map(|step| step.name.as_slice())
+            .chain([name])
+        {
+            place.push(b'/');
+            place.extend_from_slice(part);
+        }
+        let place = String::from_utf8_lossy(&place).escape_debug().to_string();
+        Error::new(
+            error.kind(),
+            format!("symlink leads to {place}: {}", error.reason()),
+        )
+        .with_source(error)
+    }
+}
+
+struct Component {
+    name: Vec<u8>,
+    place: Place,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Within,
+    Last,
+    /// The last name, but a slash follows: it must be a directory.
+    LastWithSlash,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::MemoryFs;
+
+    fn tree() -> MemoryFs {
+        let mut fs = MemoryFs::new();
+        fs.dir("/usr/bin");
+        fs.file("/usr/bin/true", b"#!");
+        fs.symlink("/bin", "usr/bin");
+        fs.symlink("/usr/up", "..");
+        fs.symlink("/usr/bin/sh", "/bin/true");
+        fs.symlink("/dangling", "/usr/nothing");
+        fs.symlink("/loop", "/loop");
+        fs.symlink("/file-slash", "/usr/bin/true/");
+        fs
+    }
+
+    fn find(fs: &MemoryFs, path: &str) -> Result<InodeNumber> {
+        resolve(fs, path, Follow::All)
+    }
+
+    fn kind(fs: &MemoryFs, path: impl AsRef<[u8]>) -> ErrorKind {
+        resolve(fs, path, Follow::All).unwrap_err().kind()
+    }
+
+    #[test]
+    fn many_ways_lead_to_one_file() {
+        let fs = tree();
+        let wanted = find(&fs, "/usr/bin/true").unwrap();
+        for path in [
+            "usr/bin/true",
+            "//usr///bin/./true",
+            "/bin/true",
+            "/bin/sh",
+            "/usr/bin/sh",
+            "/../../usr/bin/true",
+            "/usr/up/usr/up/bin/../bin/sh",
+        ] {
+            assert_eq!(find(&fs, path).unwrap(), wanted, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_root_has_many_names() {
+        let fs = tree();
+        for path in [
+            "",
+            "/",
+            "//",
+            ".",
+            "..",
+            "/usr/..",
+            "/usr/up",
+            "/usr/bin/../up/",
+        ] {
+            assert_eq!(find(&fs, path).unwrap(), fs.root(), "{path}");
+        }
+    }
+
+    #[test]
+    fn parent_of_a_link_is_the_parent_of_its_target() {
+        let fs = tree();
+        assert_eq!(find(&fs, "/bin/..").unwrap(), find(&fs, "/usr").unwrap());
+    }
+
+    #[test]
+    fn the_last_link_is_left_alone_unless_a_slash_follows() {
+        let fs = tree();
+        let link = resolve(&fs, "/bin", Follow::AllButLast).unwrap();
+        assert_eq!(fs.metadata(link).unwrap().file_type, FileType::Symlink);
+        let through = resolve(&fs, "/bin/", Follow::AllButLast).unwrap();
+        assert_eq!(through, find(&fs, "/usr/bin").unwrap());
+        assert!(resolve(&fs, "/dangling", Follow::AllButLast).is_ok());
+        assert!(resolve(&fs, "/loop", Follow::AllButLast).is_ok());
+    }
+
+    #[test]
+    fn a_file_is_no_directory() {
+        let fs = tree();
+        for path in [
+            "/usr/bin/true/",
+            "/usr/bin/true/.",
+            "/usr/bin/true/..",
+            "/usr/bin/true/x",
+        ] {
+            assert_eq!(kind(&fs, path), ErrorKind::NotADirectory, "{path}");
+        }
+        assert_eq!(kind(&fs, "/file-slash"), ErrorKind::NotADirectory);
+    }
+
+    #[test]
+    fn limits_hold() {
+        let fs = tree();
+        assert_eq!(kind(&fs, "/loop"), ErrorKind::TooManyLinks);
+        assert_eq!(kind(&fs, "x".repeat(256)), ErrorKind::NameTooLong);
+        assert_eq!(kind(&fs, "x".repeat(255)), ErrorKind::NotFound);
+        assert_eq!(kind(&fs, "/".repeat(4096)), ErrorKind::NameTooLong);
+        assert_eq!(find(&fs, &"/".repeat(4095)).unwrap(), fs.root());
+        assert_eq!(kind(&fs, "/usr\0"), ErrorKind::Invalid);
+    }
+
+    #[test]
+    fn forty_links_are_followed_and_not_one_more() {
+        let mut fs = MemoryFs::new();
+        fs.file("/l0", b"end");
+        for n in 1..=41 {
+            fs.symlink(&format!("/l{n}"), &format!("l{}", n - 1));
+        }
+        assert!(find(&fs, "/l40").is_ok());
+        assert_eq!(kind(&fs, "/l41"), ErrorKind::TooManyLinks);
+    }
+
+    #[test]
+    fn errors_say_which_path_and_where_the_link_led() {
+        let fs = tree();
+        let error = find(&fs, "/no/such").unwrap_err();
+        assert_eq!(error.to_string(), "/no/such: no such file or directory");
+        let error = find(&fs, "/dangling").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "/dangling: symlink leads to /usr/nothing: no such file or directory"
+        );
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn agrees_with_a_model_where_there_are_no_links(
+            parts in proptest::collection::vec("(a|b|file|\\.|\\.\\.|none)", 0..8)
+        ) {
+            let mut fs = MemoryFs::new();
+            fs.dir("/a/b/a");
+            fs.file("/a/file", b"");
+            fs.file("/a/b/file", b"");
+            let exists = |at: &[&str]| {
+                matches!(at, [] | ["a"] | ["a", "b" | "file"] | ["a", "b", "a" | "file"])
+            };
+            let mut at: Vec<&str> = vec![];
+            let mut found = true;
+            for part in &parts {
+                // Whatever comes after a file fails, be it `.` or `..`.
+                found &= at.last() != Some(&"file");
+                match part.as_str() {
+                    "." => {}
+                    ".." => { at.pop(); }
+                    name => at.push(name),
+                }
+                found &= exists(&at);
+                if !found { break; }
+            }
+            let path = parts.join("/");
+            proptest::prop_assert_eq!(find(&fs, &path).is_ok(), found, "{}", path);
+        }
+    }
+}
