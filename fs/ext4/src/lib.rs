@@ -1,1 +1,19 @@
-//! See `DESIGN.md`.
+//! ext2, ext3 and ext4 in userspace, over any block device.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
+#![allow(dead_code)]
+
+mod block;
+mod bytes;
+mod checksum;
+mod error;
+mod features;
+mod htree;
+mod superblock;

@@ -1,0 +1,172 @@
+//! Why a read fails, in detail; at the crate's edge it becomes a [`diskfs_vfs::Error`].
+
+use diskfs_vfs::{Error, ErrorKind, InodeNumber};
+
+use crate::block::{FileBlock, FsBlock};
+
+pub(crate) use diskfs_vfs::Result;
+
+/// The structures that carry a checksum, or are otherwise named in messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Structure {
+    Superblock,
+    GroupDescriptor(u32),
+    Inode(u32),
+    ExtentBlock(FsBlock),
+    IndirectBlock(FsBlock),
+    DirectoryBlock(FileBlock),
+    HtreeBlock(FileBlock),
+    XattrBlock(FsBlock),
+    XattrValue(u32),
+}
+
+impl std::fmt::Display for Structure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Superblock => f.write_str("superblock"),
+            Self::GroupDescriptor(group) => write!(f, "descriptor of block group {group}"),
+            Self::Inode(inode) => write!(f, "inode {inode}"),
+            Self::ExtentBlock(block) => write!(f, "extent block {block}"),
+            Self::IndirectBlock(block) => write!(f, "indirect block {block}"),
+            Self::DirectoryBlock(block) => write!(f, "directory block {block}"),
+            Self::HtreeBlock(block) => write!(f, "htree block {block}"),
+            Self::XattrBlock(block) => write!(f, "xattr block {block}"),
+            Self::XattrValue(inode) => write!(f, "xattr value in inode {inode}"),
+        }
+    }
+}
+
+/// The bytes contradict the specification.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Corrupt {
+    #[error("{structure} has checksum {actual:#x}, its bytes say {expected:#x}")]
+    Checksum {
+        structure: Structure,
+        expected: u32,
+        actual: u32,
+    },
+    #[error("{structure} has magic {actual:#x}, not {expected:#x}")]
+    Magic {
+        structure: Structure,
+        expected: u32,
+        actual: u32,
+    },
+    #[error("{structure} has {field} {value}, which is out of range ({range})")]
+    Field {
+        structure: Structure,
+        field: &'static str,
+        value: u64,
+        range: &'static str,
+    },
+    #[error("{structure} refers to block {block}, outside of the filesystem's {blocks}")]
+    BlockOutside {
+        structure: Structure,
+        block: FsBlock,
+        blocks: u64,
+    },
+    #[error("{structure}: {problem}")]
+    Malformed {
+        structure: Structure,
+        problem: &'static str,
+    },
+    #[error(
+        "bad geometry: {blocks} blocks of {block_size} bytes exceed the device's {device_bytes} bytes"
+    )]
+    LargerThanDevice {
+        blocks: u64,
+        block_size: u32,
+        device_bytes: u64,
+    },
+    #[error("directory entry at byte {entry:#x} of the directory: {problem}")]
+    DirectoryEntry { entry: u64, problem: &'static str },
+}
+
+/// Short for [`Corrupt::Malformed`] as an error.
+pub(crate) fn malformed(structure: Structure, problem: &'static str) -> Error {
+    Corrupt::Malformed { structure, problem }.into()
+}
+
+impl From<Corrupt> for Error {
+    fn from(reason: Corrupt) -> Self {
+        Self::new(ErrorKind::Corrupt, reason.to_string())
+    }
+}
+
+/// Well-formed, but nothing that this driver reads.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unsupported {
+    #[error("needs features that this driver lacks: {}", .0.join(", "))]
+    Features(Vec<String>),
+    #[error("revision {0} of the format is not known")]
+    Revision(u32),
+    #[error("is the external journal of an ext4 filesystem, and no filesystem")]
+    JournalDevice,
+    #[error("the file's contents are encrypted")]
+    Encrypted,
+}
+
+impl From<Unsupported> for Error {
+    fn from(reason: Unsupported) -> Self {
+        Self::new(ErrorKind::Unsupported, reason.to_string())
+    }
+}
+
+/// A failure of the device below, as one of the filesystem. What the filesystem asks for lies
+/// within the device, so an answer of "out of bounds" means that the device is shorter than it said.
+pub(crate) fn device_failed(e: diskfs_block::Error) -> Error {
+    use diskfs_block::ErrorKind as Device;
+    let kind = match e.kind() {
+        Device::Corrupt => ErrorKind::Corrupt,
+        Device::Unsupported => ErrorKind::Unsupported,
+        Device::Denied | Device::Locked => ErrorKind::Denied,
+        _ => ErrorKind::Io,
+    };
+    let error = Error::new(kind, "the device below the filesystem can't be read");
+    match e.offset() {
+        Some(offset) => error.at(offset),
+        None => error,
+    }
+    .with_source(e)
+}
+
+/// Says which inode a failure is about.
+pub(crate) trait InInode<T> {
+    /// Adds the inode's number unless one further in is there already.
+    fn in_inode(self, inode: u32) -> Result<T>;
+}
+
+impl<T, E: Into<Error>> InInode<T> for std::result::Result<T, E> {
+    fn in_inode(self, inode: u32) -> Result<T> {
+        self.map_err(|e| e.into().in_inode(InodeNumber(u64::from(inode))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mismatch_names_structure_and_values() {
+        let e: Result<()> = Err(Corrupt::Checksum {
+            structure: Structure::ExtentBlock(FsBlock(77)),
+            expected: 0x12,
+            actual: 0xab,
+        })
+        .in_inode(13);
+        let e = e.unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Corrupt);
+        assert_eq!(
+            e.to_string(),
+            "extent block 77 has checksum 0xab, its bytes say 0x12 (inode 13)"
+        );
+    }
+
+    #[test]
+    fn the_device_is_the_source() {
+        let below = diskfs_block::Error::corrupt("bad L2 entry").at(0x400);
+        let e = device_failed(below);
+        assert_eq!(e.kind(), ErrorKind::Corrupt);
+        let source = std::error::Error::source(&e).unwrap().to_string();
+        assert_eq!(source, "bad L2 entry (at byte 0x400)");
+    }
+}

@@ -1,0 +1,39 @@
+//! Backup superblocks: never used, but named when the primary is broken.
+
+use diskfs_block::BlockRead;
+use diskfs_vfs::Error;
+use zerocopy::FromBytes;
+
+use super::MAGIC;
+use super::raw::{RawSuperblock, SIZE_BYTES};
+
+/// Where mke2fs puts the first backup, by block size: the start of group 1, with as many blocks in
+/// a group as a bitmap of one block has bits. (Block, block size in bytes.)
+const FIRST_BACKUPS: [(u64, u64); 4] =
+    [(32768, 4096), (8193, 1024), (16384, 2048), (524_288, 65536)];
+
+/// Adds to `error` which backup could be used in the primary's place, if there is one.
+pub(super) fn hint(device: &dyn BlockRead, error: Error) -> Error {
+    match find(device) {
+        Some((block, size)) => error.hint(format!(
+            "a backup superblock is at block {block}: on a copy, run `e2fsck -b {block} -B {size}`"
+        )),
+        None => error,
+    }
+}
+
+fn find(device: &dyn BlockRead) -> Option<(u64, u64)> {
+    FIRST_BACKUPS.into_iter().find(|&(block, block_size)| {
+        let mut bytes = [0; SIZE_BYTES];
+        device
+            .read_at(block.saturating_mul(block_size), &mut bytes)
+            .is_ok()
+            && RawSuperblock::ref_from_bytes(&bytes).is_ok_and(|raw| is_backup(raw, block_size))
+    })
+}
+
+fn is_backup(raw: &RawSuperblock, block_size: u64) -> bool {
+    raw.s_magic.get() == MAGIC
+        && raw.s_block_group_nr.get() == 1
+        && 1024u64.checked_shl(raw.s_log_block_size.get()) == Some(block_size)
+}

@@ -1,0 +1,132 @@
+//! The superblock's bytes, `struct ext4_super_block`.
+//!
+//! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Super Block". Only
+//! what a reader needs has a name; field names are the specification's.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+/// 1024 bytes at byte 1024 of the device.
+#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(super) struct RawSuperblock {
+    pub(super) s_inodes_count: U32,
+    pub(super) s_blocks_count_lo: U32,
+    pub(super) s_r_blocks_count_lo: U32,
+    pub(super) s_free_blocks_count_lo: U32,
+    pub(super) s_free_inodes_count: U32,
+    pub(super) s_first_data_block: U32,
+    pub(super) s_log_block_size: U32,
+    pub(super) s_log_cluster_size: U32,
+    pub(super) s_blocks_per_group: U32,
+    pub(super) s_clusters_per_group: U32,
+    pub(super) s_inodes_per_group: U32,
+    s_mtime: U32,
+    s_wtime: U32,
+    s_mnt_count: U16,
+    s_max_mnt_count: U16,
+    pub(super) s_magic: U16,
+    pub(super) s_state: U16,
+    s_errors: U16,
+    s_minor_rev_level: U16,
+    s_lastcheck: U32,
+    s_checkinterval: U32,
+    pub(super) s_creator_os: U32,
+    pub(super) s_rev_level: U32,
+    s_def_resuid: U16,
+    s_def_resgid: U16,
+    pub(super) s_first_ino: U32,
+    pub(super) s_inode_size: U16,
+    pub(super) s_block_group_nr: U16,
+    pub(super) s_feature_compat: U32,
+    pub(super) s_feature_incompat: U32,
+    pub(super) s_feature_ro_compat: U32,
+    pub(super) s_uuid: [u8; 16],
+    pub(super) s_volume_name: [u8; 16],
+    s_last_mounted: [u8; 64],
+    s_algorithm_usage_bitmap: U32,
+    s_prealloc_blocks: u8,
+    s_prealloc_dir_blocks: u8,
+    pub(super) s_reserved_gdt_blocks: U16,
+    pub(super) s_journal_uuid: [u8; 16],
+    pub(super) s_journal_inum: U32,
+    pub(super) s_journal_dev: U32,
+    pub(super) s_last_orphan: U32,
+    pub(super) s_hash_seed: [U32; 4],
+    pub(super) s_def_hash_version: u8,
+    s_jnl_backup_type: u8,
+    pub(super) s_desc_size: U16,
+    s_default_mount_opts: U32,
+    pub(super) s_first_meta_bg: U32,
+    s_mkfs_time: U32,
+    s_jnl_blocks: [U32; 17],
+    pub(super) s_blocks_count_hi: U32,
+    pub(super) s_r_blocks_count_hi: U32,
+    s_free_blocks_count_hi: U32,
+    s_min_extra_isize: U16,
+    s_want_extra_isize: U16,
+    pub(super) s_flags: U32,
+    s_raid_stride: U16,
+    s_mmp_interval: U16,
+    s_mmp_block: U64,
+    s_raid_stripe_width: U32,
+    s_log_groups_per_flex: u8,
+    pub(super) s_checksum_type: u8,
+    s_encryption_level: u8,
+    s_reserved_pad: u8,
+    s_kbytes_written: U64,
+    s_snapshot_inum: U32,
+    s_snapshot_id: U32,
+    s_snapshot_r_blocks_count: U64,
+    s_snapshot_list: U32,
+    pub(super) s_error_count: U32,
+    s_first_error_time: U32,
+    s_first_error_ino: U32,
+    s_first_error_block: U64,
+    s_first_error_func: [u8; 32],
+    s_first_error_line: U32,
+    s_last_error_time: U32,
+    s_last_error_ino: U32,
+    s_last_error_line: U32,
+    s_last_error_block: U64,
+    s_last_error_func: [u8; 32],
+    s_mount_opts: [u8; 64],
+    s_usr_quota_inum: U32,
+    s_grp_quota_inum: U32,
+    pub(super) s_overhead_clusters: U32,
+    pub(super) s_backup_bgs: [U32; 2],
+    s_encrypt_algos: [u8; 4],
+    s_encrypt_pw_salt: [u8; 16],
+    s_lpf_ino: U32,
+    s_prj_quota_inum: U32,
+    pub(super) s_checksum_seed: U32,
+    s_time_hi: [u8; 6],
+    s_error_codes: [u8; 2],
+    pub(super) s_encoding: U16,
+    s_encoding_flags: U16,
+    s_orphan_file_inum: U32,
+    s_reserved: [U32; 94],
+    pub(super) s_checksum: U32,
+}
+
+/// Byte of the device at which the superblock begins, whatever the block size.
+pub(super) const OFFSET_BYTES: u64 = 1024;
+/// Its length.
+pub(super) const SIZE_BYTES: usize = 1024;
+/// What the checksum covers: all that is before it.
+pub(super) const CHECKED_BYTES: usize = std::mem::offset_of!(RawSuperblock, s_checksum);
+
+const _: () = {
+    assert!(size_of::<RawSuperblock>() == SIZE_BYTES);
+    assert!(std::mem::offset_of!(RawSuperblock, s_magic) == 0x38);
+    assert!(std::mem::offset_of!(RawSuperblock, s_feature_compat) == 0x5c);
+    assert!(std::mem::offset_of!(RawSuperblock, s_journal_uuid) == 0xd0);
+    assert!(std::mem::offset_of!(RawSuperblock, s_desc_size) == 0xfe);
+    assert!(std::mem::offset_of!(RawSuperblock, s_blocks_count_hi) == 0x150);
+    assert!(std::mem::offset_of!(RawSuperblock, s_checksum_type) == 0x175);
+    assert!(std::mem::offset_of!(RawSuperblock, s_error_count) == 0x194);
+    assert!(std::mem::offset_of!(RawSuperblock, s_overhead_clusters) == 0x248);
+    assert!(std::mem::offset_of!(RawSuperblock, s_checksum_seed) == 0x270);
+    assert!(std::mem::offset_of!(RawSuperblock, s_encoding) == 0x27c);
+    assert!(CHECKED_BYTES == 0x3fc);
+};
