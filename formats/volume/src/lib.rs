@@ -1,1 +1,63 @@
-//! See `DESIGN.md`.
+//! Partition tables as block devices: GPT, MBR, and what the two look like together.
+//!
+//! [`read_table`] looks at a disk and tells its partitions; [`Partition::open`] makes a device of
+//! one of them. A disk without a table (a filesystem directly on it) is `None`, not an error.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use diskfs_block::{BlockRead, BlockWrite, Memory};
+//!
+//! // An MBR with one Linux partition: sectors 1 and 2 of a disk of three.
+//! let mut disk = vec![0; 3 * 512];
+//! disk[440..444].copy_from_slice(&0x1234_abcd_u32.to_le_bytes());
+//! disk[446 + 4] = 0x83;
+//! disk[446 + 8] = 1;
+//! disk[446 + 12] = 2;
+//! disk[510..512].copy_from_slice(&[0x55, 0xaa]);
+//! let disk = Arc::new(Memory::new(disk));
+//!
+//! let table = diskfs_volume::read_table(&*disk)?.expect("it has a table");
+//! let partition = &table.partitions[0];
+//! assert_eq!(partition.type_name(), "Linux");
+//! assert_eq!(partition.uuid().as_deref(), Some("1234abcd-01"));
+//! assert_eq!(partition.open(disk)?.size_bytes(), 1024);
+//! # Ok::<(), diskfs_block::Error>(())
+//! ```
+//!
+//! # What is trusted
+//!
+//! Nothing. Counts and sizes have limits, a chain of extended boot records ends where it comes back
+//! to itself, and an entry that leaves the disk or lies on another one is listed with its
+//! [`Problem`] and refuses to open. What is wrong but does not hinder reading is told in
+//! [`PartitionTable::warnings`].
+//!
+//! # Errors
+//!
+//! [`read_table`] fails when the device does, and with
+//! [`ErrorKind::Corrupt`](diskfs_block::ErrorKind::Corrupt) when there is a GPT of which neither
+//! copy can be used.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
+
+mod boot_sector;
+mod check;
+mod gpt;
+mod guid;
+mod mbr;
+mod partition;
+mod sector;
+mod table;
+mod warnings;
+
+pub use gpt::Attributes;
+pub use guid::Guid;
+pub use partition::{Partition, PartitionKind, Problem};
+pub use sector::SectorSize;
+pub use table::{PartitionTable, TableKind, read_table, read_table_with};

@@ -1,0 +1,229 @@
+//! The GPT header. UEFI specification 2.10, section 5.3.2, table 5.5.
+
+use std::fmt;
+
+use diskfs_block::{BlockRead, Result};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use crate::Guid;
+use crate::sector::{Lba, SectorSize, read_within};
+
+/// `EFI PART`.
+const SIGNATURE: [u8; 8] = *b"EFI PART";
+
+/// The fields that the specification names; a header may be longer, with zeroes.
+const MIN_HEADER_BYTES: usize = 92;
+
+/// Bytes that an entry array may take. A usual one has 16 KiB (128 entries of 128 bytes), the
+/// largest seen in use 1 MiB. Linux refuses what `kmalloc` cannot give: 4 MiB
+/// (`block/partitions/efi.c`), so a larger one works nowhere.
+const MAX_ARRAY_BYTES: u64 = 4 << 20;
+
+/// The largest entry: 128 * 2^5. The specification sets no bound; all tools write 128, and an entry
+/// larger than the largest sector would leave less than a page of any array to describe disks.
+const MAX_ENTRY_BYTES: u32 = 4096;
+
+/// The smallest entry that the specification allows.
+const MIN_ENTRY_BYTES: u32 = 128;
+
+/// The header as it is on disk.
+#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawHeader {
+    signature: [u8; 8],
+    revision: U32,
+    header_size: U32,
+    header_crc32: U32,
+    reserved: U32,
+    my_lba: U64,
+    alternate_lba: U64,
+    first_usable_lba: U64,
+    last_usable_lba: U64,
+    disk_guid: [u8; 16],
+    partition_entry_lba: U64,
+    number_of_partition_entries: U32,
+    size_of_partition_entry: U32,
+    partition_entry_array_crc32: U32,
+}
+
+const _: () = assert!(size_of::<RawHeader>() == MIN_HEADER_BYTES);
+
+/// A header whose checksum is right and whose numbers make sense by themselves. Whether they agree
+/// with the disk is another question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) revision: u32,
+    pub(super) my_lba: Lba,
+    pub(super) alternate_lba: Lba,
+    pub(super) first_usable_lba: Lba,
+    pub(super) last_usable_lba: Lba,
+    pub(super) disk_guid: Guid,
+    pub(super) partition_entry_lba: Lba,
+    pub(super) array: ArraySize,
+    pub(super) array_crc32: u32,
+}
+
+/// The dimensions of an entry array, within their limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ArraySize {
+    pub(super) entries: u32,
+    pub(super) entry_bytes: usize,
+    pub(super) len_bytes: usize,
+}
+
+/// Why there is no usable header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum HeaderError {
+    /// The device is too small for it to be there.
+    PastEnd,
+    /// There is something else.
+    NoSignature,
+    Size(u32),
+    Checksum {
+        expected: u32,
+        actual: u32,
+    },
+    Misplaced {
+        says: Lba,
+    },
+    UsableRange {
+        first: Lba,
+        last: Lba,
+    },
+    EntrySize(u32),
+    ArraySize {
+        entries: u32,
+        entry_bytes: u32,
+    },
+}
+
+impl fmt::Display for HeaderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PastEnd => write!(f, "lies past the end of the disk"),
+            Self::NoSignature => write!(f, "has no signature `EFI PART`"),
+            Self::Size(n) => write!(f, "gives its own size as {n} bytes"),
+            Self::Checksum { expected, actual } => write!(
+                f,
+                "has a wrong checksum ({actual:#010x}, stored {expected:#010x})"
+            ),
+            Self::Misplaced { says } => write!(f, "says that it is at LBA {says}"),
+            Self::UsableRange { first, last } => {
+                write!(f, "gives LBA {first} to {last} as usable")
+            }
+            Self::EntrySize(n) => write!(f, "gives the size of an entry as {n} bytes"),
+            Self::ArraySize {
+                entries,
+                entry_bytes,
+            } => write!(
+                f,
+                "gives {entries} entries of {entry_bytes} bytes (more than {MAX_ARRAY_BYTES} \
+                 bytes in all)"
+            ),
+        }
+    }
+}
+
+impl Header {
+    /// Reads the header at `lba`. The outer error is the device's.
+    pub(super) fn read(
+        device: &dyn BlockRead,
+        lba: Lba,
+        sector_size: SectorSize,
+    ) -> Result<std::result::Result<Self, HeaderError>> {
+        let Some(offset) = sector_size.to_bytes(lba.0) else {
+            return Ok(Err(HeaderError::PastEnd));
+        };
+        let len_bytes = usize::try_from(sector_size.bytes()).unwrap_or(MIN_HEADER_BYTES);
+        Ok(match read_within(device, offset, len_bytes)? {
+            Some(sector) => Self::from_sector(&sector, lba),
+            None => Err(HeaderError::PastEnd),
+        })
+    }
+
+    /// The header in a whole sector, which was read at `lba`.
+    fn from_sector(sector: &[u8], lba: Lba) -> std::result::Result<Self, HeaderError> {
+        let Ok((raw, _)) = RawHeader::ref_from_prefix(sector) else {
+            return Err(HeaderError::PastEnd);
+        };
+        if raw.signature != SIGNATURE {
+            return Err(HeaderError::NoSignature);
+        }
+        check_crc(sector, raw)?;
+        let my_lba = Lba(raw.my_lba.get());
+        if my_lba != lba {
+            return Err(HeaderError::Misplaced { says: my_lba });
+        }
+        let (first, last) = (
+            Lba(raw.first_usable_lba.get()),
+            Lba(raw.last_usable_lba.get()),
+        );
+        // One below is a table without room for a partition: odd, but it contradicts nothing.
+        if first.0 > last.0.saturating_add(1) {
+            return Err(HeaderError::UsableRange { first, last });
+        }
+        Ok(Self {
+            revision: raw.revision.get(),
+            my_lba,
+            alternate_lba: Lba(raw.alternate_lba.get()),
+            first_usable_lba: first,
+            last_usable_lba: last,
+            disk_guid: Guid::from_disk(raw.disk_guid),
+            partition_entry_lba: Lba(raw.partition_entry_lba.get()),
+            array: ArraySize::new(
+                raw.number_of_partition_entries.get(),
+                raw.size_of_partition_entry.get(),
+            )?,
+            array_crc32: raw.partition_entry_array_crc32.get(),
+        })
+    }
+}
+
+impl ArraySize {
+    fn new(entries: u32, entry_bytes: u32) -> std::result::Result<Self, HeaderError> {
+        let range = MIN_ENTRY_BYTES..=MAX_ENTRY_BYTES;
+        if !range.contains(&entry_bytes) || !entry_bytes.is_power_of_two() {
+            return Err(HeaderError::EntrySize(entry_bytes));
+        }
+        let too_large = HeaderError::ArraySize {
+            entries,
+            entry_bytes,
+        };
+        let len_bytes = u64::from(entries).saturating_mul(u64::from(entry_bytes));
+        if len_bytes > MAX_ARRAY_BYTES {
+            return Err(too_large);
+        }
+        match (usize::try_from(entry_bytes), usize::try_from(len_bytes)) {
+            (Ok(entry_bytes), Ok(len_bytes)) => Ok(Self {
+                entries,
+                entry_bytes,
+                len_bytes,
+            }),
+            _ => Err(too_large),
+        }
+    }
+}
+
+/// The checksum covers `HeaderSize` bytes, its own field taken as zero.
+fn check_crc(sector: &[u8], raw: &RawHeader) -> std::result::Result<(), HeaderError> {
+    const CRC_OFFSET: usize = 16;
+    let size = raw.header_size.get();
+    let covered = usize::try_from(size)
+        .ok()
+        .filter(|&n| n >= MIN_HEADER_BYTES)
+        .and_then(|n| sector.get(..n))
+        .ok_or(HeaderError::Size(size))?;
+    let (before, rest) = covered.split_at(CRC_OFFSET);
+    let after = rest.get(4..).unwrap_or_default();
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(before);
+    crc.update(&[0; 4]);
+    crc.update(after);
+    let (expected, actual) = (raw.header_crc32.get(), crc.finalize());
+    if expected == actual {
+        Ok(())
+    } else {
+        Err(HeaderError::Checksum { expected, actual })
+    }
+}

@@ -1,0 +1,69 @@
+//! GUIDs as UEFI stores them.
+
+use std::fmt;
+
+use uuid::Uuid;
+
+/// A GUID: sixteen bytes, of which the first three fields are stored little-endian and the rest as
+/// it is printed.
+///
+/// Source: UEFI specification 2.10, appendix A. Printed in lower case, as `blkid` prints a
+/// PARTUUID.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Guid(Uuid);
+
+impl Guid {
+    /// All zeroes: the type of an entry that is not in use.
+    pub const NIL: Self = Self(Uuid::nil());
+
+    /// From the bytes as they are on disk.
+    pub const fn from_disk(bytes: [u8; 16]) -> Self {
+        Self(Uuid::from_bytes_le(bytes))
+    }
+
+    /// From the digits as they are printed, as one number.
+    pub const fn from_u128(digits: u128) -> Self {
+        Self(Uuid::from_u128(digits))
+    }
+
+    /// The bytes as they are on disk.
+    pub const fn to_disk(self) -> [u8; 16] {
+        self.0.to_bytes_le()
+    }
+
+    /// Whether it is all zeroes.
+    pub const fn is_nil(self) -> bool {
+        self.0.is_nil()
+    }
+}
+
+impl fmt::Display for Guid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::LowerHex::fmt(self.0.as_hyphenated(), f)
+    }
+}
+
+impl fmt::Debug for Guid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_three_fields_are_little_endian() {
+        // The ESP's type as UEFI 2.10 table 5.7 prints it, and as it stands on a disk.
+        let esp = Guid::from_u128(0xc12a7328_f81f_11d2_ba4b_00a0c93ec93b);
+        let disk = [
+            0x28, 0x73, 0x2a, 0xc1, 0x1f, 0xf8, 0xd2, 0x11, 0xba, 0x4b, 0x00, 0xa0, 0xc9, 0x3e,
+            0xc9, 0x3b,
+        ];
+        assert_eq!(Guid::from_disk(disk), esp);
+        assert_eq!(esp.to_disk(), disk);
+        assert_eq!(esp.to_string(), "c12a7328-f81f-11d2-ba4b-00a0c93ec93b");
+        assert!(Guid::NIL.is_nil() && !esp.is_nil());
+    }
+}

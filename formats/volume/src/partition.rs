@@ -1,0 +1,154 @@
+//! One partition.
+
+use std::fmt;
+use std::sync::Arc;
+
+use diskfs_block::{BlockRead, Error, ErrorKind, Result, Slice};
+
+use crate::{Attributes, Guid, gpt, mbr};
+
+/// A partition as its table describes it, in bytes of the disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Partition {
+    /// Its number as the kernel gives it: the entry's position in the table from 1 on; logical
+    /// partitions of an MBR from 5 on.
+    pub number: u32,
+    /// Where it begins on the disk. `u64::MAX` when the table's number does not fit in 64 bits.
+    pub start_bytes: u64,
+    /// Its length. `u64::MAX` when the table's number does not fit in 64 bits.
+    pub len_bytes: u64,
+    /// What the kind of table has to say about it.
+    pub kind: PartitionKind,
+    /// Why it does not open, if so.
+    pub problem: Option<Problem>,
+    /// The part of [`uuid`](Self::uuid) that an MBR entry takes from its disk.
+    pub(crate) disk_signature: u32,
+}
+
+/// What is told of a partition by one kind of table only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PartitionKind {
+    /// An entry of a GPT.
+    Gpt {
+        /// What it is for.
+        type_guid: Guid,
+        /// Its own identity.
+        guid: Guid,
+        /// Its name; what is no UTF-16 in it is replaced by U+FFFD.
+        name: String,
+        /// Flags.
+        attributes: Attributes,
+    },
+    /// An entry of an MBR or of an extended boot record.
+    Mbr {
+        /// What it is for.
+        type_byte: u8,
+        /// Whether a BIOS boots from it.
+        active: bool,
+        /// Whether it lives within the extended partition.
+        logical: bool,
+    },
+}
+
+/// Why a partition is listed but does not open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Problem {
+    /// Some of it lies past the end of the disk.
+    OutOfRange,
+    /// It shares sectors with another partition.
+    Overlaps {
+        /// The other one's number.
+        other: u32,
+    },
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfRange => f.write_str("reaches past the end of the disk"),
+            Self::Overlaps { other } => write!(f, "overlaps partition {other}"),
+        }
+    }
+}
+
+impl Partition {
+    /// The partition as a device.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfBounds`] when it does not lie within `device`; [`ErrorKind::Corrupt`]
+    /// when it shares sectors with another partition, so that nobody can tell whose they are.
+    pub fn open(&self, device: Arc<dyn BlockRead>) -> Result<Slice> {
+        if let Some(problem @ Problem::Overlaps { .. }) = self.problem {
+            let reason = format!("partition {} {problem}", self.number);
+            let hint = format!("give --offset {} to read it anyway", self.start_bytes);
+            return Err(Error::corrupt(reason).at(self.start_bytes).hint(hint));
+        }
+        self.open_despite_overlap(device)
+    }
+
+    /// As [`open`](Self::open), also when another partition claims some of the same sectors. Some
+    /// bootable ISO images are made that way.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfBounds`] when it does not lie within `device`.
+    pub fn open_despite_overlap(&self, device: Arc<dyn BlockRead>) -> Result<Slice> {
+        let size_bytes = device.size_bytes();
+        Slice::new(device, self.start_bytes, self.len_bytes).map_err(|_| {
+            let reason = format!(
+                "partition {} ({} bytes) reaches past the end of the disk ({size_bytes} bytes)",
+                self.number, self.len_bytes
+            );
+            Error::new(ErrorKind::OutOfBounds, reason)
+                .at(self.start_bytes)
+                .hint("the image was cut, or is not the whole disk")
+        })
+    }
+
+    /// What it is for, in the words of the tools: `EFI System`, `Linux`. `unknown` for a type that
+    /// is in no list.
+    pub fn type_name(&self) -> &'static str {
+        match &self.kind {
+            PartitionKind::Gpt { type_guid, .. } => gpt::type_name(*type_guid),
+            PartitionKind::Mbr { type_byte, .. } => mbr::type_name(*type_byte),
+        }
+        .unwrap_or("unknown")
+    }
+
+    /// The PARTUUID as `blkid` prints it: the GUID in lower case, or the MBR's disk id and the
+    /// number (`1234abcd-05`). An MBR without a disk id gives none.
+    pub fn uuid(&self) -> Option<String> {
+        match &self.kind {
+            PartitionKind::Gpt { guid, .. } => Some(guid.to_string()),
+            PartitionKind::Mbr { .. } if self.disk_signature == 0 => None,
+            PartitionKind::Mbr { .. } => {
+                Some(format!("{:08x}-{:02x}", self.disk_signature, self.number))
+            }
+        }
+    }
+
+    /// The name that a GPT gives it (PARTLABEL); `None` without one.
+    pub fn name(&self) -> Option<&str> {
+        match &self.kind {
+            PartitionKind::Gpt { name, .. } if !name.is_empty() => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a container of logical partitions, and nothing by itself.
+    pub fn is_extended(&self) -> bool {
+        match self.kind {
+            PartitionKind::Mbr {
+                type_byte, logical, ..
+            } => !logical && mbr::is_extended(type_byte),
+            PartitionKind::Gpt { .. } => false,
+        }
+    }
+
+    /// The first byte after it.
+    pub(crate) fn end_bytes(&self) -> u64 {
+        self.start_bytes.saturating_add(self.len_bytes)
+    }
+}

@@ -1,0 +1,138 @@
+//! A disk's partition table, of whichever kind.
+
+use diskfs_block::{BlockRead, Result};
+
+use crate::mbr::{self, BootRecord};
+use crate::sector::read_within;
+use crate::warnings::Warnings;
+use crate::{Partition, SectorSize, boot_sector, gpt};
+
+/// What a partition table says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PartitionTable {
+    /// Which kind it is.
+    pub kind: TableKind,
+    /// Bytes in a sector, which its numbers count.
+    pub sector_size: u32,
+    /// The disk's identity as `blkid` prints it (PTUUID): a GUID in lower case, or eight
+    /// hexadecimal digits; empty where an MBR has none.
+    pub disk_id: String,
+    /// The partitions in the order of their numbers, which may have gaps. May be empty; then there
+    /// may be a filesystem beside the table, on the whole disk.
+    pub partitions: Vec<Partition>,
+    /// What is wrong with it, as sentences for the user.
+    pub warnings: Vec<String>,
+}
+
+/// The kinds of partition tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TableKind {
+    /// A GUID partition table behind a protective MBR.
+    Gpt,
+    /// A master boot record.
+    Mbr,
+    /// A GUID partition table behind an MBR that repeats some of its partitions. The GPT counts.
+    HybridMbr,
+}
+
+impl std::fmt::Display for TableKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Gpt => "gpt",
+            Self::Mbr => "mbr",
+            Self::HybridMbr => "hybrid mbr",
+        })
+    }
+}
+
+/// The partition table of `device`, or `None` when it has none.
+///
+/// A GPT is looked for in sectors of 512 and of 4096 bytes. An MBR does not show the size of a
+/// sector: 512 bytes are taken, unless [`read_table_with`] says otherwise.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`](diskfs_block::ErrorKind::Corrupt) when there is a GPT of which neither
+/// copy can be used; what the device answers when it cannot be read.
+pub fn read_table(device: &dyn BlockRead) -> Result<Option<PartitionTable>> {
+    read(device, &SectorSize::ALL, SectorSize::B512)
+}
+
+/// As [`read_table`], for a disk whose sectors are known to be of `sector_size`.
+///
+/// # Errors
+/// As [`read_table`].
+pub fn read_table_with(
+    device: &dyn BlockRead,
+    sector_size: SectorSize,
+) -> Result<Option<PartitionTable>> {
+    read(device, &[sector_size], sector_size)
+}
+
+fn read(
+    device: &dyn BlockRead,
+    gpt_sizes: &[SectorSize],
+    mbr_size: SectorSize,
+) -> Result<Option<PartitionTable>> {
+    let Some(sector) = read_within(device, 0, 512)? else {
+        return Ok(None);
+    };
+    let Some(record) = BootRecord::from_sector(&sector) else {
+        warn_of_unprotected_gpt(device, gpt_sizes)?;
+        return Ok(None);
+    };
+    let mut warnings = Warnings::default();
+    if record.entries.iter().any(mbr::Entry::is_protective) {
+        match gpt::read(device, gpt_sizes)? {
+            gpt::Found::Table(table) => return Ok(Some(with_mbr(table, &record))),
+            gpt::Found::Nothing => warnings.push(
+                "the MBR protects a GPT, but there is none, neither at LBA 1 nor at the disk's end",
+            ),
+        }
+    } else if boot_sector::is_filesystem(&sector) || !flags_are_valid(&record) {
+        return Ok(None);
+    } else if gpt::has_header(device, gpt_sizes)? {
+        warnings.push(
+            "there is a GPT header at LBA 1, but no protective MBR: it is taken for a leftover",
+        );
+    }
+    mbr::table(device, &record, mbr_size, warnings).map(Some)
+}
+
+/// A boot sector of a filesystem has code where the entries would be, so that some flag is neither
+/// 0 nor 80h. Linux and `blkid` go by the same rule.
+fn flags_are_valid(record: &BootRecord) -> bool {
+    record.entries.iter().all(mbr::Entry::has_valid_flag)
+}
+
+/// UEFI wants a protective MBR before it believes a GPT, and so does Linux unless told otherwise.
+fn warn_of_unprotected_gpt(device: &dyn BlockRead, sizes: &[SectorSize]) -> Result<()> {
+    if gpt::has_header(device, sizes)? {
+        tracing::warn!("there is a GPT header, but no protective MBR: it is taken for a leftover");
+    }
+    Ok(())
+}
+
+/// A GPT, told by what stands beside the protective entry.
+fn with_mbr(mut table: PartitionTable, record: &BootRecord) -> PartitionTable {
+    let others: Vec<String> = (1..)
+        .zip(&record.entries)
+        .filter(|(_, e)| e.is_used() && !e.is_protective())
+        .map(|(number, e)| {
+            let name = mbr::type_name(e.type_byte).unwrap_or("unknown");
+            format!(
+                "{number} (type {:#04x} {name}, LBA {}, {} sectors)",
+                e.type_byte, e.start_sectors, e.len_sectors
+            )
+        })
+        .collect();
+    if !others.is_empty() {
+        table.kind = TableKind::HybridMbr;
+        table.warnings.push(format!(
+            "hybrid MBR: the GPT is used; the MBR also has {}",
+            others.join(", ")
+        ));
+    }
+    table
+}
