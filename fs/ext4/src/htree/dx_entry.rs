@@ -1,0 +1,154 @@
+//! `struct dx_entry` and `struct dx_countlimit`: the table of a directory index block.
+//!
+//! The count and limit share their place with the first entry's hash, which is taken for zero.
+
+use zerocopy::byteorder::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Ref, Unaligned};
+
+use crate::block::FileBlock;
+
+use super::hash::NameHash;
+
+/// `struct dx_entry` as it is stored.
+#[derive(Debug, FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawDxEntry {
+    hash: U32,
+    block: U32,
+}
+
+/// `struct dx_countlimit` as it is stored: the first half of the first entry.
+#[derive(Debug, FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawDxCountLimit {
+    limit: U16,
+    count: U16,
+}
+
+/// The size of `struct dx_entry`.
+pub(super) const ENTRY_BYTES: usize = size_of::<RawDxEntry>();
+
+/// Why a table makes no sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum TableError {
+    #[error("the table does not lie within the block")]
+    Outside,
+    #[error("limit is {found}, where the block has room for {expected} entries")]
+    Limit { found: usize, expected: usize },
+    #[error("count is {count}, limit {limit}")]
+    Count { count: usize, limit: usize },
+}
+
+/// The table of an index block: `count` entries sorted by hash, at least one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DxTable<'a> {
+    entries: &'a [RawDxEntry],
+    limit: usize,
+}
+
+impl<'a> DxTable<'a> {
+    /// The table at `offset` of `block`, which has room for exactly `limit` entries.
+    pub(super) fn parse(block: &'a [u8], offset: usize, limit: usize) -> Result<Self, TableError> {
+        let table = block.get(offset..).ok_or(TableError::Outside)?;
+        let (head, _) = RawDxCountLimit::ref_from_prefix(table).map_err(|_| TableError::Outside)?;
+        let found = usize::from(head.limit.get());
+        let count = usize::from(head.count.get());
+        if found != limit {
+            return Err(TableError::Limit {
+                found,
+                expected: limit,
+            });
+        }
+        if count == 0 || count > limit {
+            return Err(TableError::Count { count, limit });
+        }
+        let (entries, _) = Ref::<_, [RawDxEntry]>::from_prefix_with_elems(table, count)
+            .map_err(|_| TableError::Outside)?;
+        Ok(Self {
+            entries: Ref::into_ref(entries),
+            limit,
+        })
+    }
+
+    /// How many entries there are.
+    pub(super) const fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How many there is room for; what stands behind that room is the checksum.
+    pub(super) const fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// The position of the entry whose names have `hash`: the last one that begins at or below it.
+    pub(super) fn position_of(&self, hash: NameHash) -> usize {
+        let after_first = self.entries.get(1..).unwrap_or_default();
+        after_first.partition_point(|entry| entry.hash.get() <= hash.0)
+    }
+
+    /// Where the names of the entry at `position` begin, with the low bit that says that names of
+    /// that hash began in the leaf before.
+    pub(super) fn hash(&self, position: usize) -> Option<u32> {
+        self.entries.get(position).map(|entry| entry.hash.get())
+    }
+
+    /// The directory's block that the entry at `position` leads to.
+    pub(super) fn block(&self, position: usize) -> Option<FileBlock> {
+        /// The upper four bits are reserved (the kernel's `dx_get_block`).
+        const BLOCK_BITS: u32 = 0x0fff_ffff;
+        let entry = self.entries.get(position)?;
+        Some(FileBlock(entry.block.get() & BLOCK_BITS))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A table's bytes, without its checksum.
+    pub(crate) fn table(limit: u16, entries: &[(u32, u32)]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for &(hash, block) in entries {
+            bytes.extend(hash.to_le_bytes());
+            bytes.extend(block.to_le_bytes());
+        }
+        bytes.resize(usize::from(limit) * ENTRY_BYTES, 0);
+        bytes[..2].copy_from_slice(&limit.to_le_bytes());
+        bytes[2..4].copy_from_slice(&u16::try_from(entries.len()).unwrap().to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn finds_the_last_entry_at_or_below() {
+        let bytes = table(5, &[(0, 7), (0x10, 8), (0x21, 9)]);
+        let table = DxTable::parse(&bytes, 0, 5).unwrap();
+        for (hash, position) in [(0, 0), (0xe, 0), (0x10, 1), (0x20, 1), (0x22, 2), (!1, 2)] {
+            assert_eq!(table.position_of(NameHash(hash)), position, "{hash:#x}");
+        }
+        assert_eq!(table.block(2), Some(FileBlock(9)));
+        assert_eq!(table.block(3), None);
+    }
+
+    #[test]
+    fn refuses_counts_and_limits_that_do_not_fit() {
+        let entries = [(0, 1), (2, 2)];
+        let parse = |limit, found| DxTable::parse(&table(found, &entries), 0, limit).err();
+        assert_eq!(
+            parse(5, 4),
+            Some(TableError::Limit {
+                found: 4,
+                expected: 5
+            })
+        );
+        let mut bytes = table(5, &entries);
+        for count in [0u8, 6, 255] {
+            bytes[2] = count;
+            let count = usize::from(count);
+            let got = DxTable::parse(&bytes, 0, 5).err();
+            assert_eq!(got, Some(TableError::Count { count, limit: 5 }));
+        }
+        bytes[2] = 2;
+        assert!(DxTable::parse(&bytes[..15], 0, 5).is_err());
+        assert!(DxTable::parse(&bytes, 1000, 5).is_err());
+    }
+}

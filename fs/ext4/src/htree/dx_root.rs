@@ -1,0 +1,146 @@
+//! `struct dx_root`: block 0 of an indexed directory. To a reader that knows no indices it is an
+//! ordinary directory block in which the entry of `..` covers everything behind it.
+
+use zerocopy::byteorder::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use crate::block::BlockSize;
+
+use super::hash::Algorithm;
+
+/// `struct dx_root` up to its entries, as it is stored.
+#[derive(Debug, FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawDxRoot {
+    dot_inode: U32,
+    dot_rec_len: U16,
+    dot_name: [u8; 6],
+    dotdot_inode: U32,
+    dotdot_rec_len: U16,
+    dotdot_name: [u8; 6],
+    reserved_zero: U32,
+    hash_version: u8,
+    info_length: u8,
+    indirect_levels: u8,
+    unused_flags: u8,
+}
+
+/// The size of the entry of `.`, and so where that of `..` begins.
+const DOT_BYTES: u16 = 12;
+/// The size of `struct dx_root_info`.
+const INFO_BYTES: u8 = 8;
+/// Where the root's table begins.
+pub(super) const TABLE_OFFSET: usize = size_of::<RawDxRoot>();
+
+/// Why block 0 is no root of an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum RootError {
+    #[error("the block is too short")]
+    Short,
+    #[error("the entries of `.` and `..` are {dot} and {dotdot} bytes, not 12 and the rest")]
+    DotEntries { dot: u16, dotdot: u16 },
+    #[error("info_length is {0}, not 8")]
+    InfoLength(u8),
+    #[error("reserved_zero or unused_flags is set")]
+    Reserved,
+    #[error("the hash {0} is unknown")]
+    Hash(u8),
+    #[error("{found} levels of index blocks, where {max} are allowed")]
+    Levels { found: u8, max: u8 },
+}
+
+/// What the root says of the whole index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DxRoot {
+    /// `None` for `SipHash`: it needs the directory's encryption key.
+    pub(super) algorithm: Option<Algorithm>,
+    /// How many levels of index blocks stand between the root and the leaves.
+    pub(super) levels: u8,
+}
+
+impl DxRoot {
+    /// `DX_HASH_SIPHASH`.
+    const SIPHASH: u8 = 6;
+
+    /// Checks block 0. `levels_max` is how many levels there may be besides the root.
+    pub(super) fn parse(block: &[u8], size: BlockSize, levels_max: u8) -> Result<Self, RootError> {
+        let (raw, _) = RawDxRoot::ref_from_prefix(block).map_err(|_| RootError::Short)?;
+        let (dot, dotdot) = (raw.dot_rec_len.get(), raw.dotdot_rec_len.get());
+        let rest = size.bytes().checked_sub(u32::from(DOT_BYTES));
+        if dot != DOT_BYTES || Some(u32::from(dotdot)) != rest {
+            return Err(RootError::DotEntries { dot, dotdot });
+        }
+        if raw.info_length != INFO_BYTES {
+            return Err(RootError::InfoLength(raw.info_length));
+        }
+        if raw.reserved_zero.get() != 0 || raw.unused_flags & 1 != 0 {
+            return Err(RootError::Reserved);
+        }
+        if raw.indirect_levels > levels_max {
+            let found = raw.indirect_levels;
+            return Err(RootError::Levels {
+                found,
+                max: levels_max,
+            });
+        }
+        Ok(Self {
+            algorithm: algorithm(raw.hash_version)?,
+            levels: raw.indirect_levels,
+        })
+    }
+}
+
+fn algorithm(hash_version: u8) -> Result<Option<Algorithm>, RootError> {
+    match hash_version {
+        0 => Ok(Some(Algorithm::Legacy)),
+        1 => Ok(Some(Algorithm::HalfMd4)),
+        2 => Ok(Some(Algorithm::Tea)),
+        DxRoot::SIPHASH => Ok(None),
+        // 3 to 5, the unsigned ones, exist in memory only: the superblock's flags say which.
+        other => Err(RootError::Hash(other)),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// The bytes before a root's table.
+    pub(crate) fn root(block_size: u16, hash_version: u8, levels: u8) -> Vec<u8> {
+        let mut bytes = vec![2, 0, 0, 0, 12, 0, 1, 2, b'.', 0, 0, 0, 2, 0, 0, 0];
+        bytes.extend((block_size - 12).to_le_bytes());
+        bytes.extend([2, 2, b'.', b'.', 0, 0, 0, 0, 0, 0]);
+        bytes.extend([hash_version, 8, levels, 0]);
+        bytes
+    }
+
+    #[test]
+    fn reads_what_the_kernel_writes() {
+        let size = BlockSize::from_log(2).unwrap();
+        let parse = |bytes: &[u8]| DxRoot::parse(bytes, size, 1);
+        let good = root(4096, 1, 1);
+        assert_eq!(good.len(), TABLE_OFFSET);
+        let want = DxRoot {
+            algorithm: Some(Algorithm::HalfMd4),
+            levels: 1,
+        };
+        assert_eq!(parse(&good), Ok(want));
+        assert_eq!(parse(&root(4096, 6, 0)).map(|r| r.algorithm), Ok(None));
+        assert_eq!(parse(&root(4096, 5, 0)), Err(RootError::Hash(5)));
+        assert_eq!(
+            parse(&root(4096, 1, 2)),
+            Err(RootError::Levels { found: 2, max: 1 })
+        );
+        assert_eq!(parse(&good[..31]), Err(RootError::Short));
+    }
+
+    #[test]
+    fn refuses_what_is_no_root() {
+        let size = BlockSize::from_log(2).unwrap();
+        for (at, value) in [(4, 16), (16, 0), (24, 1), (29, 12), (31, 1)] {
+            let mut bytes = root(4096, 1, 0);
+            bytes[at] = value;
+            assert!(DxRoot::parse(&bytes, size, 1).is_err(), "byte {at}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! `struct dx_tail`: the checksum behind an index block's table, with `metadata_csum`.
+
+use zerocopy::byteorder::little_endian::U32;
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use crate::bytes::part;
+use crate::checksum::ChecksumSeed;
+
+use super::dx_entry::{DxTable, ENTRY_BYTES};
+
+/// `struct dx_tail` as it is stored.
+#[derive(Debug, FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawDxTail {
+    reserved: [u8; 4],
+    checksum: U32,
+}
+
+/// The size of `struct dx_tail`.
+pub(super) const TAIL_BYTES: usize = size_of::<RawDxTail>();
+
+/// The checksum that a block has, and the one that its contents give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Checksums {
+    pub(super) stored: u32,
+    pub(super) computed: u32,
+}
+
+/// The checksums of an index block whose table begins at `offset`: of everything up to the last
+/// entry in use, and of the tail with a checksum of zero. `seed` is the directory's.
+pub(super) fn checksums(
+    block: &[u8],
+    offset: usize,
+    table: &DxTable<'_>,
+    seed: ChecksumSeed,
+) -> Checksums {
+    let behind = |entries: usize| offset.saturating_add(entries.saturating_mul(ENTRY_BYTES));
+    let used = block.get(..behind(table.count())).unwrap_or_default();
+    let tail = part(block, behind(table.limit()), TAIL_BYTES);
+    let (stored, reserved) = match tail.map(RawDxTail::ref_from_bytes) {
+        Some(Ok(tail)) => (tail.checksum.get(), tail.reserved),
+        _ => Default::default(),
+    };
+    let computed = seed.of(&[used, &reserved, &[0; 4]]);
+    Checksums { stored, computed }
+}

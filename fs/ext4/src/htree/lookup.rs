@@ -1,0 +1,460 @@
+//! The way from a name to the leaf that has it.
+
+use diskfs_vfs::{Error, ErrorKind, InodeNumber, Result};
+
+use crate::block::{BlockSize, FileBlock};
+use crate::checksum::ChecksumSeed;
+use crate::error::{Corrupt, Structure};
+use crate::superblock::HashSignedness;
+
+use super::dx_entry::{DxTable, ENTRY_BYTES};
+use super::dx_root::DxRoot;
+use super::dx_tail::{Checksums, TAIL_BYTES};
+use super::hash::{HashSeed, Hasher, NameHash};
+use super::{dx_node, dx_root, dx_tail};
+
+/// How many leaves in a row a look-up follows for names of one and the same hash. A leaf of the
+/// smallest block size has three of the longest names, so this is thousands of collisions in 31
+/// bits: somebody made them on purpose, or the index runs in a circle. The directory is searched
+/// block by block then, which its size bounds.
+const COLLIDING_LEAVES_MAX: usize = 1024;
+
+/// What a look-up must know about the directory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Directory {
+    /// Its number, for messages.
+    pub(crate) inode: InodeNumber,
+    /// The filesystem's block size.
+    pub(crate) block_size: BlockSize,
+    /// The directory's seed, if metadata has checksums.
+    pub(crate) checksum: Option<ChecksumSeed>,
+    /// How many levels of index blocks there may be besides the root: [`Self::LEVELS_MAX`], or
+    /// [`Self::LEVELS_MAX_LARGE_DIR`] with the feature `large_dir`.
+    pub(crate) levels_max: u8,
+    /// Whether bytes count as signed.
+    pub(crate) sign: HashSignedness,
+    /// What hashes start from.
+    pub(crate) seed: HashSeed,
+}
+
+impl Directory {
+    /// `EXT4_HTREE_LEVEL_COMPAT` without the root.
+    pub(crate) const LEVELS_MAX: u8 = 1;
+    /// `EXT4_HTREE_LEVEL` without the root.
+    pub(crate) const LEVELS_MAX_LARGE_DIR: u8 = 2;
+
+    /// How many entries a table at `offset` has room for.
+    fn limit(&self, offset: usize) -> usize {
+        let tail = if self.checksum.is_some() {
+            TAIL_BYTES
+        } else {
+            0
+        };
+        let room = self
+            .block_size
+            .len()
+            .saturating_sub(offset)
+            .saturating_sub(tail);
+        room.wrapping_div(ENTRY_BYTES)
+    }
+
+    /// The table at `offset` of `bytes`, checked.
+    fn table<'a>(&self, block: FileBlock, bytes: &'a [u8], offset: usize) -> Result<DxTable<'a>> {
+        let table = DxTable::parse(bytes, offset, self.limit(offset))
+            .map_err(|reason| self.malformed(block, &reason))?;
+        if let Some(seed) = self.checksum {
+            self.verify(block, dx_tail::checksums(bytes, offset, &table, seed))?;
+        }
+        Ok(table)
+    }
+
+    fn verify(&self, block: FileBlock, checksums: Checksums) -> Result<()> {
+        let Checksums { stored, computed } = checksums;
+        if stored == computed {
+            return Ok(());
+        }
+        Err(self.corrupt(Error::from(Corrupt::Checksum {
+            structure: Structure::HtreeBlock(block),
+            expected: computed,
+            actual: stored,
+        })))
+    }
+
+    fn root(&self, bytes: &[u8]) -> Result<DxRoot> {
+        DxRoot::parse(bytes, self.block_size, self.levels_max)
+            .map_err(|reason| self.malformed(FileBlock(0), &reason))
+    }
+
+    fn malformed(&self, block: FileBlock, reason: &dyn std::error::Error) -> Error {
+        let what = format!("{}: {reason}", Structure::HtreeBlock(block));
+        self.corrupt(Error::new(ErrorKind::Corrupt, what))
+    }
+
+    fn corrupt(&self, error: Error) -> Error {
+        error
+            .in_inode(self.inode)
+            .hint("on a copy, rebuild the index with `e2fsck -fD`")
+    }
+}
+
+/// Where a look-up gets the directory's blocks from.
+pub(crate) trait Blocks {
+    /// A block's bytes.
+    type Block: AsRef<[u8]>;
+    /// What a leaf knows of a name.
+    type Entry;
+
+    /// The bytes of a block, which need not be checked.
+    fn block(&self, block: FileBlock) -> Result<Self::Block>;
+
+    /// Searches the name in an ordinary directory block.
+    fn search(&self, leaf: FileBlock) -> Result<Option<Self::Entry>>;
+}
+
+/// How a look-up ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Outcome<T> {
+    /// The name is there.
+    Found(T),
+    /// The directory does not have it.
+    Absent,
+    /// The index does not help; search all blocks.
+    NotIndexed,
+}
+
+/// Looks `name` up in an indexed directory. `.` and `..` are not in the index: they stand in
+/// block 0.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] when the index makes no sense or a checksum does not match; and what
+/// `blocks` answers.
+pub(crate) fn lookup<B: Blocks>(
+    directory: &Directory,
+    blocks: &B,
+    name: &[u8],
+) -> Result<Outcome<B::Entry>> {
+    let bytes = blocks.block(FileBlock(0))?;
+    let root = directory.root(bytes.as_ref())?;
+    let Some(algorithm) = root.algorithm else {
+        return Ok(Outcome::NotIndexed);
+    };
+    let Directory { sign, seed, .. } = *directory;
+    let hash = Hasher {
+        algorithm,
+        sign,
+        seed,
+    }
+    .hash(name);
+    let mut path = Path::to_hash(directory, blocks, bytes, root.levels, hash)?;
+    for _ in 0..COLLIDING_LEAVES_MAX {
+        if let Some(entry) = blocks.search(path.leaf()?)? {
+            return Ok(Outcome::Found(entry));
+        }
+        if !path.advance(hash)? {
+            return Ok(Outcome::Absent);
+        }
+    }
+    Ok(Outcome::NotIndexed)
+}
+
+/// An index block on the way to a leaf, and the entry in it that was taken.
+struct Frame<B> {
+    number: FileBlock,
+    bytes: B,
+    offset: usize,
+    position: usize,
+}
+
+/// The index blocks from the root down to a leaf.
+struct Path<'a, B: Blocks> {
+    directory: &'a Directory,
+    blocks: &'a B,
+    frames: Vec<Frame<B::Block>>,
+}
+
+impl<'a, B: Blocks> Path<'a, B> {
+    fn to_hash(
+        directory: &'a Directory,
+        blocks: &'a B,
+        root: B::Block,
+        levels: u8,
+        hash: NameHash,
+    ) -> Result<Self> {
+        let mut path = Self {
+            directory,
+            blocks,
+            frames: Vec::new(),
+        };
+        path.push(FileBlock(0), root, dx_root::TABLE_OFFSET, |table| {
+            table.position_of(hash)
+        })?;
+        for _ in 0..levels {
+            path.descend(|table| table.position_of(hash))?;
+        }
+        Ok(path)
+    }
+
+    /// The leaf that the last frame leads to.
+    fn leaf(&self) -> Result<FileBlock> {
+        let Some(frame) = self.frames.last() else {
+            return Ok(FileBlock(0));
+        };
+        let table = self.table(frame)?;
+        // A position comes from the table itself; block 0 is the root and no leaf of anything.
+        Ok(table.block(frame.position).unwrap_or(FileBlock(0)))
+    }
+
+    /// The table of a frame. It was checked when the frame was made, so the checksum need not be
+    /// computed once more.
+    fn table<'f>(&self, frame: &'f Frame<B::Block>) -> Result<DxTable<'f>> {
+        let limit = self.directory.limit(frame.offset);
+        DxTable::parse(frame.bytes.as_ref(), frame.offset, limit)
+            .map_err(|reason| self.directory.malformed(frame.number, &reason))
+    }
+
+    fn push(
+        &mut self,
+        number: FileBlock,
+        bytes: B::Block,
+        offset: usize,
+        position: impl Fn(&DxTable<'_>) -> usize,
+    ) -> Result<()> {
+        let position = position(&self.directory.table(number, bytes.as_ref(), offset)?);
+        self.frames.push(Frame {
+            number,
+            bytes,
+            offset,
+            position,
+        });
+        Ok(())
+    }
+
+    /// Adds the index block that the last frame leads to.
+    fn descend(&mut self, position: impl Fn(&DxTable<'_>) -> usize) -> Result<()> {
+        let number = self.leaf()?;
+        let bytes = self.blocks.block(number)?;
+        if !dx_node::is_node(bytes.as_ref(), self.directory.block_size) {
+            return Err(self.directory.malformed(number, &NotANode));
+        }
+        self.push(number, bytes, dx_node::TABLE_OFFSET, position)
+    }
+
+    /// Moves on to the next leaf if names of `hash` go on there.
+    fn advance(&mut self, hash: NameHash) -> Result<bool> {
+        let levels = self.frames.len();
+        let next = loop {
+            let Some(frame) = self.frames.last() else {
+                return Ok(false);
+            };
+            let position = frame.position.saturating_add(1);
+            if let Some(next) = self.table(frame)?.hash(position) {
+                break next;
+            }
+            self.frames.pop();
+        };
+        // With the low bit set, the names of that hash began in the leaf before.
+        if next != hash.0 | 1 {
+            return Ok(false);
+        }
+        if let Some(frame) = self.frames.last_mut() {
+            frame.position = frame.position.saturating_add(1);
+        }
+        while self.frames.len() < levels {
+            self.descend(|_| 0)?;
+        }
+        Ok(true)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("it does not begin with one unused entry")]
+struct NotANode;
+
+/// Whether `bytes` is block 0 or an index block of an indexed directory, which has its checksum
+/// elsewhere than an ordinary directory block.
+pub(crate) fn is_index_block(directory: &Directory, block: FileBlock, bytes: &[u8]) -> bool {
+    block == FileBlock(0) || dx_node::is_node(bytes, directory.block_size)
+}
+
+/// Checks an index block that is read as part of the whole directory.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] when it makes no sense or its checksum does not match.
+pub(crate) fn verify(directory: &Directory, block: FileBlock, bytes: &[u8]) -> Result<()> {
+    let offset = if block == FileBlock(0) {
+        directory.root(bytes)?;
+        dx_root::TABLE_OFFSET
+    } else {
+        dx_node::TABLE_OFFSET
+    };
+    directory.table(block, bytes, offset).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::super::dx_entry::tests::table;
+    use super::super::{dx_node, dx_root};
+    use super::*;
+
+    const SIZE: u16 = 1024;
+
+    struct Fake {
+        blocks: HashMap<u32, Vec<u8>>,
+        leaf_of_name: Option<u32>,
+    }
+
+    impl Blocks for Fake {
+        type Block = Vec<u8>;
+        type Entry = u32;
+        fn block(&self, block: FileBlock) -> Result<Vec<u8>> {
+            Ok(self
+                .blocks
+                .get(&block.0)
+                .cloned()
+                .unwrap_or_else(|| vec![0; 1024]))
+        }
+        fn search(&self, leaf: FileBlock) -> Result<Option<u32>> {
+            Ok((Some(leaf.0) == self.leaf_of_name).then_some(leaf.0))
+        }
+    }
+
+    fn directory(levels_max: u8) -> Directory {
+        Directory {
+            inode: InodeNumber(12),
+            block_size: BlockSize::from_log(0).unwrap(),
+            checksum: None,
+            levels_max,
+            sign: HashSignedness::Signed,
+            seed: HashSeed::new([0; 4]),
+        }
+    }
+
+    fn root(levels: u8, entries: &[(u32, u32)]) -> Vec<u8> {
+        let mut bytes = dx_root::tests::root(SIZE, 1, levels);
+        bytes.extend(table((SIZE - 32) / 8, entries));
+        bytes
+    }
+
+    fn node(entries: &[(u32, u32)]) -> Vec<u8> {
+        let mut bytes = dx_node::tests::node(SIZE);
+        bytes.extend(table((SIZE - 8) / 8, entries));
+        bytes
+    }
+
+    /// "hello" hashes to this with half MD4 and the default seed.
+    const HELLO: u32 = 0x1746_da32;
+
+    fn find(fake: &Fake) -> Result<Outcome<u32>> {
+        lookup(&directory(2), fake, b"hello")
+    }
+
+    #[test]
+    fn goes_to_the_leaf_of_the_hash() {
+        let blocks = HashMap::from([(0, root(0, &[(0, 1), (HELLO, 2), (HELLO + 2, 3)]))]);
+        let fake = |leaf| Fake {
+            blocks: blocks.clone(),
+            leaf_of_name: Some(leaf),
+        };
+        assert_eq!(find(&fake(2)).unwrap(), Outcome::Found(2));
+        assert_eq!(find(&fake(1)).unwrap(), Outcome::Absent);
+        assert_eq!(find(&fake(3)).unwrap(), Outcome::Absent);
+    }
+
+    #[test]
+    fn follows_collisions_across_index_blocks() {
+        let blocks = HashMap::from([
+            (0, root(2, &[(0, 10), (HELLO | 1, 11)])),
+            (10, node(&[(0, 20)])),
+            (11, node(&[(0, 21), (HELLO | 1, 22)])),
+            (20, node(&[(0, 1), (HELLO, 2), (HELLO | 1, 3)])),
+            (21, node(&[(0, 4), (HELLO | 1, 5)])),
+            (22, node(&[(0, 6), (HELLO + 2, 7)])),
+        ]);
+        for leaf in [3, 4, 5, 6] {
+            // The low bit belongs to the entry, so the descent for the even hash ends before it.
+            let fake = Fake {
+                blocks: blocks.clone(),
+                leaf_of_name: Some(leaf),
+            };
+            assert_eq!(find(&fake).unwrap(), Outcome::Found(leaf));
+        }
+        for leaf in [1, 7] {
+            let fake = Fake {
+                blocks: blocks.clone(),
+                leaf_of_name: Some(leaf),
+            };
+            assert_eq!(find(&fake).unwrap(), Outcome::Absent);
+        }
+    }
+
+    #[test]
+    fn a_circle_of_collisions_ends() {
+        let nodes: Vec<_> = (0..126)
+            .map(|n| if n == 0 { (0, 1) } else { (HELLO | 1, 1) })
+            .collect();
+        let roots = &nodes[..124];
+        let blocks = HashMap::from([(0, root(2, roots)), (1, node(&nodes))]);
+        let fake = Fake {
+            blocks,
+            leaf_of_name: None,
+        };
+        assert_eq!(find(&fake).unwrap(), Outcome::NotIndexed);
+    }
+
+    #[test]
+    fn corrupt_index_names_inode_and_block() {
+        let mut bytes = root(0, &[(0, 1)]);
+        bytes[32] = 0;
+        let fake = Fake {
+            blocks: HashMap::from([(0, bytes)]),
+            leaf_of_name: None,
+        };
+        let error = find(&fake).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert_eq!(error.inode(), Some(InodeNumber(12)));
+        assert!(error.to_string().contains("htree block 0:"), "{error}");
+
+        let blocks = HashMap::from([(0, root(1, &[(0, 9)]))]);
+        let fake = Fake {
+            blocks,
+            leaf_of_name: None,
+        };
+        let error = find(&fake).unwrap_err();
+        assert!(error.to_string().contains("htree block 9:"), "{error}");
+    }
+
+    #[test]
+    fn siphash_is_left_to_a_search_of_all_blocks() {
+        let mut bytes = root(0, &[(0, 1)]);
+        bytes[28] = 6;
+        let fake = Fake {
+            blocks: HashMap::from([(0, bytes)]),
+            leaf_of_name: Some(1),
+        };
+        assert_eq!(find(&fake).unwrap(), Outcome::NotIndexed);
+    }
+
+    #[test]
+    fn a_wrong_checksum_is_corrupt() {
+        let seed = ChecksumSeed(7);
+        let directory = Directory {
+            checksum: Some(seed),
+            ..directory(1)
+        };
+        let mut bytes = dx_root::tests::root(SIZE, 1, 0);
+        bytes.extend(table((SIZE - 40) / 8, &[(0, 1), (8, 2)]));
+        let checksum = seed.of(&[&bytes[..48], &[0; 8]]);
+        bytes.extend([0; 4]);
+        bytes.extend(checksum.to_le_bytes());
+        assert_eq!(bytes.len(), 1024);
+        verify(&directory, FileBlock(0), &bytes).unwrap();
+        // Behind the entries in use nothing counts.
+        bytes[48] = 1;
+        verify(&directory, FileBlock(0), &bytes).unwrap();
+        bytes[40] = 1;
+        let error = verify(&directory, FileBlock(0), &bytes).unwrap_err();
+        assert!(error.to_string().contains("checksum"), "{error}");
+    }
+}
