@@ -1,3 +1,54 @@
 //! diskfs beside the kernel and its peers, in one run.
+//!
+//! Builds a Debian image once, mounts it by each contender in turn, does the same work on each
+//! mount, and prints a table of medians and of ratios to the kernel's loop mount of the raw image.
+//! What each row means stands in `README.md`.
 
-fn main() {}
+mod command;
+mod contender;
+mod image;
+mod interrupt;
+mod machine;
+mod meter;
+mod mount;
+mod options;
+mod report;
+mod rig;
+mod samples;
+mod visit;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::options::Options;
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "diskfs-benches: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> anyhow::Result<()> {
+    interrupt::install()?;
+    machine::require_root()?;
+    let images = image::build_all(&options.cache_dir())?;
+    if options.build_only {
+        return Ok(());
+    }
+    let rig = rig::Rig::new(options, images)?;
+    let samples = rig.run()?;
+    let report = report::Report::new(&rig, &samples);
+    let text = if options.json {
+        report.to_json()?
+    } else {
+        report.to_markdown()
+    };
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! fuse2fs, e2fsprogs' own FUSE server; `debugfs` of the same package for the commands.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::Contender;
+use crate::command;
+use crate::image::Kind;
+use crate::mount::{Mount, MountPoint};
+
+/// `fuse2fs -o ro`.
+#[derive(Debug)]
+pub(super) struct Fuse2fs;
+
+impl Contender for Fuse2fs {
+    fn program(&self) -> &'static str {
+        "fuse2fs"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Raw
+    }
+
+    fn obstacle(&self) -> Option<String> {
+        super::missing(&["fuse2fs", "debugfs"])
+    }
+
+    fn mount(&self, image: &Path, dir: &Path) -> Result<Mount> {
+        let point = MountPoint::directory(dir.join("mnt"))?;
+        let mut server = Command::new("fuse2fs");
+        command::started(server.args(["-o", "ro"]).arg(image).arg(point.path()))?;
+        Mount::by_server(point)
+    }
+
+    fn cat(&self, image: &Path, path: &str) -> Option<Command> {
+        Some(debugfs(image, &format!("cat {path}")))
+    }
+
+    fn list(&self, image: &Path, path: &str) -> Option<Command> {
+        Some(debugfs(image, &format!("ls -l {path}")))
+    }
+}
+
+fn debugfs(image: &Path, request: &str) -> Command {
+    let mut debugfs = Command::new("debugfs");
+    debugfs
+        .args(["-R", request])
+        .arg(image)
+        .env("DEBUGFS_PAGER", "cat");
+    debugfs
+}

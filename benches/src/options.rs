@@ -1,0 +1,92 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+/// diskfs beside the kernel's loop mount, fuse2fs and qemu-storage-daemon, on one Debian image.
+///
+/// Needs root: for the kernel's mounts and to drop its caches. The first run builds the image with
+/// debootstrap, from the mirror that this machine's apt is set up for.
+#[derive(Debug, Parser)]
+#[command(version)]
+pub(crate) struct Options {
+    /// Where the images are kept between runs; what is missing there is built [default: target/diskfs-cache/bench]
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+
+    /// How often each measurement is made; the table shows the median
+    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: Option<u32>,
+
+    /// Two repetitions and a quarter of the random reads: minutes instead of a quarter of an hour
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Print JSON, with every sample, instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Only contenders whose name contains one of these; the kernel's always runs
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) contenders: Vec<String>,
+
+    /// Only visits whose name contains one of these (first-byte, find, tar, sequential, random, commands)
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) visits: Vec<String>,
+
+    /// The program to measure, instead of the one built from this checkout
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) diskfs: Option<PathBuf>,
+
+    /// Build the images that are missing, and stop
+    #[arg(long)]
+    pub(crate) build_only: bool,
+}
+
+impl Options {
+    /// How often each measurement is made.
+    pub(crate) fn repetitions(&self) -> u32 {
+        self.repeat.unwrap_or(if self.quick { 2 } else { 5 })
+    }
+
+    /// Where the images are kept.
+    pub(crate) fn cache_dir(&self) -> PathBuf {
+        self.cache.clone().unwrap_or_else(|| {
+            let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+            root.join("target/diskfs-cache/bench")
+        })
+    }
+
+    /// Whether a contender of this name takes part.
+    pub(crate) fn wants_contender(&self, name: &str) -> bool {
+        is_chosen(&self.contenders, name)
+    }
+
+    /// Whether a visit of this name takes part.
+    pub(crate) fn wants_visit(&self, name: &str) -> bool {
+        is_chosen(&self.visits, name)
+    }
+}
+
+fn is_chosen(choices: &[String], name: &str) -> bool {
+    choices.is_empty() || choices.iter().any(|choice| name.contains(choice.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        use clap::CommandFactory;
+        Options::command().debug_assert();
+    }
+
+    #[test]
+    fn an_empty_choice_is_everything() {
+        assert!(is_chosen(&[], "find"));
+        assert!(is_chosen(&["tar".into(), "fi".into()], "find"));
+        assert!(!is_chosen(&["tar".into()], "find"));
+    }
+}

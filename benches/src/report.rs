@@ -1,0 +1,178 @@
+//! The table, and the same as JSON.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use serde_json::{Map, Value, json};
+
+use crate::machine;
+use crate::rig::Rig;
+use crate::samples::{Samples, Series};
+use crate::visit::{Row, Unit};
+
+/// What a run found.
+#[derive(Debug)]
+pub(crate) struct Report<'a> {
+    rig: &'a Rig,
+    samples: &'a Samples,
+    names: Vec<String>,
+}
+
+impl<'a> Report<'a> {
+    /// The report of a run.
+    pub(crate) fn new(rig: &'a Rig, samples: &'a Samples) -> Self {
+        let names = rig
+            .contenders()
+            .iter()
+            .map(|contender| contender.name())
+            .collect();
+        Self {
+            rig,
+            samples,
+            names,
+        }
+    }
+
+    /// A table in Markdown: one line per row, one column per contender. Each figure is the median,
+    /// and in brackets its ratio to the first contender's; above 1 is worse, whatever the unit.
+    pub(crate) fn to_markdown(&self) -> String {
+        let mut text = format!(
+            "{}; median of {}\n\n",
+            machine::describe(),
+            self.rig.repetitions()
+        );
+        let _ = writeln!(text, "| | unit | target | {} |", self.names.join(" | "));
+        let _ = writeln!(text, "|---|---|---|{}", "---|".repeat(self.names.len()));
+        for row in self.rows() {
+            let target = row
+                .target
+                .map(|target| format!("{target}"))
+                .unwrap_or_default();
+            let cells: Vec<_> = self.names.iter().map(|name| self.cell(row, name)).collect();
+            let unit = unit_name(row.unit);
+            let _ = writeln!(
+                text,
+                "| {} | {unit} | {target} | {} |",
+                row.title,
+                cells.join(" | ")
+            );
+        }
+        for (name, reason) in self.rig.absent() {
+            let _ = writeln!(text, "\n{name} does not take part: {reason}");
+        }
+        text
+    }
+
+    /// Everything, every sample included.
+    pub(crate) fn to_json(&self) -> Result<String> {
+        let rows: Vec<_> = self.rows().map(|row| self.row_json(row)).collect();
+        let value = json!({
+            "machine": machine::describe(),
+            "repetitions": self.rig.repetitions(),
+            "contenders": self.names,
+            "absent": self.rig.absent(),
+            "rows": rows,
+        });
+        Ok(serde_json::to_string_pretty(&value)? + "\n")
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &'static Row> {
+        self.rig.visits().iter().flat_map(|visit| visit.rows())
+    }
+
+    fn row_json(&self, row: &Row) -> Value {
+        let figures: Map<_, _> = self
+            .names
+            .iter()
+            .filter_map(|name| {
+                let series = self.samples.get(row.key, name)?;
+                let figure = json!({
+                    "median": series.median(),
+                    "min": series.min(),
+                    "max": series.max(),
+                    "ratio": self.ratio(row, name),
+                    "samples": series,
+                });
+                Some((name.clone(), figure))
+            })
+            .collect();
+        json!({
+            "key": row.key,
+            "title": row.title,
+            "unit": unit_name(row.unit),
+            "target_ratio": row.target,
+            "figures": figures,
+        })
+    }
+
+    fn cell(&self, row: &Row, name: &str) -> String {
+        let Some(median) = self.median(row, name) else {
+            return "-".into();
+        };
+        let figure = figure(median);
+        match self.ratio(row, name) {
+            Some(ratio) if self.names.first().is_some_and(|first| first != name) => {
+                format!("{figure} ({ratio:.2})")
+            }
+            _ => figure,
+        }
+    }
+
+    fn median(&self, row: &Row, name: &str) -> Option<f64> {
+        self.samples.get(row.key, name).and_then(Series::median)
+    }
+
+    /// How many times worse than the first contender; none for rows that are ratios themselves.
+    fn ratio(&self, row: &Row, name: &str) -> Option<f64> {
+        let mine = self.median(row, name)?;
+        let base = self.median(row, self.names.first()?)?;
+        ratio(row.unit, mine, base)
+    }
+}
+
+fn ratio(unit: Unit, mine: f64, base: f64) -> Option<f64> {
+    match unit {
+        Unit::Milliseconds | Unit::Mebibytes => Some(mine / base),
+        Unit::ReadsPerSecond => Some(base / mine),
+        Unit::BytesPerByte => None,
+    }
+}
+
+/// Three significant digits, without an exponent.
+fn figure(value: f64) -> String {
+    if value >= 100.0 {
+        format!("{value:.0}")
+    } else if value >= 10.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+fn unit_name(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Milliseconds => "ms",
+        Unit::ReadsPerSecond => "reads/s",
+        Unit::Mebibytes => "MiB",
+        Unit::BytesPerByte => "B/B",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn above_one_is_worse_whatever_the_unit() {
+        assert_eq!(ratio(Unit::Milliseconds, 20.0, 10.0), Some(2.0));
+        assert_eq!(ratio(Unit::ReadsPerSecond, 10.0, 20.0), Some(2.0));
+        assert_eq!(ratio(Unit::BytesPerByte, 1.0, 1.0), None);
+    }
+
+    #[test]
+    fn figures_have_three_digits() {
+        assert_eq!(figure(1234.5), "1234");
+        assert_eq!(figure(12.345), "12.3");
+        assert_eq!(figure(0.5), "0.50");
+    }
+}

@@ -1,0 +1,160 @@
+//! A run: every visit to every contender, several times, one after the other.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+use crate::contender::{self, Contender};
+use crate::image::{Images, Kind};
+use crate::mount::Mount;
+use crate::options::Options;
+use crate::samples::Samples;
+use crate::visit::{self, Visit};
+use crate::{command, interrupt, machine};
+
+/// How much of the large file each reader reads at random.
+const RANDOM_BYTES_PER_JOB: u64 = 64 << 20;
+
+/// Everything that a run needs.
+#[derive(Debug)]
+pub(crate) struct Rig {
+    images: Images,
+    contenders: Vec<Box<dyn Contender>>,
+    absent: Vec<(String, String)>,
+    visits: Vec<&'static dyn Visit>,
+    repetitions: u32,
+    random_bytes_per_job: u64,
+    scratch: TempDir,
+}
+
+impl Rig {
+    /// Finds out who takes part.
+    pub(crate) fn new(options: &Options, images: Images) -> Result<Self> {
+        let diskfs = match &options.diskfs {
+            Some(program) => program.clone(),
+            None => build_diskfs()?,
+        };
+        let (mut contenders, mut absent) = (Vec::new(), Vec::new());
+        for (index, contender) in contender::all(&diskfs).into_iter().enumerate() {
+            let name = contender.name();
+            if index > 0 && !options.wants_contender(&name) {
+                continue;
+            }
+            match contender.obstacle() {
+                None => contenders.push(contender),
+                Some(reason) => absent.push((name, reason)),
+            }
+        }
+        let quarter = if options.quick { 4 } else { 1 };
+        Ok(Self {
+            images,
+            contenders,
+            absent,
+            visits: visit::all()
+                .into_iter()
+                .filter(|visit| options.wants_visit(visit.name()))
+                .collect(),
+            repetitions: options.repetitions(),
+            random_bytes_per_job: RANDOM_BYTES_PER_JOB / quarter,
+            scratch: tempfile::Builder::new().prefix("diskfs-bench-").tempdir()?,
+        })
+    }
+
+    /// Measures everything. The contenders take turns within each visit, so that what else the
+    /// machine does at a time hits all of them.
+    pub(crate) fn run(&self) -> Result<Samples> {
+        let mut samples = Samples::default();
+        for repetition in 1..=self.repetitions {
+            for visit in &self.visits {
+                for contender in &self.contenders {
+                    interrupt::check()?;
+                    let name = contender.name();
+                    self.tell(repetition, visit.name(), &name);
+                    let mut record = |row, value| samples.add(row, &name, value);
+                    visit
+                        .run(self, contender.as_ref(), &mut record)
+                        .with_context(|| format!("{}, {name}", visit.name()))?;
+                }
+            }
+        }
+        Ok(samples)
+    }
+
+    fn tell(&self, repetition: u32, visit: &str, contender: &str) {
+        let of = self.repetitions;
+        let _ = writeln!(std::io::stderr(), "{repetition}/{of} {visit}: {contender}");
+    }
+
+    /// The contenders that take part; the first is the one that ratios are to.
+    pub(crate) fn contenders(&self) -> &[Box<dyn Contender>] {
+        &self.contenders
+    }
+
+    /// The contenders that don't, and why.
+    pub(crate) fn absent(&self) -> &[(String, String)] {
+        &self.absent
+    }
+
+    /// The visits of this run.
+    pub(crate) fn visits(&self) -> &[&'static dyn Visit] {
+        &self.visits
+    }
+
+    /// How often each measurement is made.
+    pub(crate) fn repetitions(&self) -> u32 {
+        self.repetitions
+    }
+
+    /// How much of the large file each reader reads at random.
+    pub(crate) fn random_bytes_per_job(&self) -> u64 {
+        self.random_bytes_per_job
+    }
+
+    /// The image that a contender opens.
+    pub(crate) fn image(&self, contender: &dyn Contender) -> PathBuf {
+        self.images.path(contender.kind())
+    }
+
+    /// Mounts a contender's image.
+    pub(crate) fn mount(&self, contender: &dyn Contender) -> Result<Mount> {
+        contender.mount(&self.image(contender), self.scratch.path())
+    }
+
+    /// Mounts a contender's image with nothing cached but the image file itself.
+    pub(crate) fn mount_with_image_cached(&self, contender: &dyn Contender) -> Result<Mount> {
+        self.drop_caches()?;
+        self.cache_image(contender)?;
+        self.mount(contender)
+    }
+
+    /// Reads a contender's image, so that the page cache holds it.
+    pub(crate) fn cache_image(&self, contender: &dyn Contender) -> Result<()> {
+        machine::fill_page_cache(&self.image(contender))
+    }
+
+    /// Makes the machine forget all files, the images among them.
+    pub(crate) fn drop_caches(&self) -> Result<()> {
+        let paths = [Kind::Raw, Kind::Qcow2, Kind::Qcow2Zstd].map(|kind| self.images.path(kind));
+        machine::drop_caches(&paths.each_ref().map(PathBuf::as_path))
+    }
+}
+
+/// Builds the program from this checkout, with the profile that this one was built with.
+fn build_diskfs() -> Result<PathBuf> {
+    let this = std::env::current_exe()?;
+    let dir = this.parent().context("a program has a directory")?;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = std::process::Command::new(cargo);
+    build.args([
+        "build",
+        "--release",
+        "--package",
+        "diskfs",
+        "--manifest-path",
+    ]);
+    build.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"));
+    command::output(&mut build)?;
+    Ok(dir.join("diskfs"))
+}

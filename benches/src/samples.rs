@@ -1,0 +1,90 @@
+//! The figures as they come in.
+
+use serde::Serialize;
+
+/// Every measurement of one row by one contender.
+#[derive(Debug, Default, Clone, PartialEq, Serialize)]
+pub(crate) struct Series(Vec<f64>);
+
+impl Series {
+    fn sorted(&self) -> Vec<f64> {
+        let mut values = self.0.clone();
+        values.sort_by(f64::total_cmp);
+        values
+    }
+
+    /// The middle value; of an even number the mean of the middle two.
+    pub(crate) fn median(&self) -> Option<f64> {
+        let values = self.sorted();
+        let upper = *values.get(values.len() / 2)?;
+        let lower = *values.get(values.len().checked_sub(1)? / 2)?;
+        Some(f64::midpoint(lower, upper))
+    }
+
+    /// The smallest value.
+    pub(crate) fn min(&self) -> Option<f64> {
+        self.sorted().first().copied()
+    }
+
+    /// The largest value.
+    pub(crate) fn max(&self) -> Option<f64> {
+        self.sorted().last().copied()
+    }
+}
+
+/// All series of a run, by row and contender, in the order of first appearance.
+#[derive(Debug, Default)]
+pub(crate) struct Samples {
+    series: Vec<(&'static str, String, Series)>,
+}
+
+impl Samples {
+    /// Adds one measurement.
+    pub(crate) fn add(&mut self, row: &'static str, contender: &str, value: f64) {
+        let known = self
+            .series
+            .iter_mut()
+            .find(|(r, c, _)| *r == row && c == contender);
+        if let Some((_, _, series)) = known {
+            series.0.push(value);
+        } else {
+            self.series
+                .push((row, contender.to_owned(), Series(vec![value])));
+        }
+    }
+
+    /// The measurements of one row by one contender.
+    pub(crate) fn get(&self, row: &str, contender: &str) -> Option<&Series> {
+        let found = self
+            .series
+            .iter()
+            .find(|(r, c, _)| *r == row && c == contender);
+        found.map(|(_, _, series)| series)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_of_odd_even_and_none() {
+        assert_eq!(Series(vec![3.0, 1.0, 2.0]).median(), Some(2.0));
+        assert_eq!(Series(vec![4.0, 1.0, 2.0, 3.0]).median(), Some(2.5));
+        assert_eq!(Series::default().median(), None);
+    }
+
+    #[test]
+    fn series_keep_apart() {
+        let mut samples = Samples::default();
+        samples.add("find", "kernel", 1.0);
+        samples.add("find", "diskfs", 2.0);
+        samples.add("find", "kernel", 3.0);
+        assert_eq!(samples.get("find", "kernel"), Some(&Series(vec![1.0, 3.0])));
+        assert_eq!(
+            samples.get("find", "diskfs").and_then(Series::max),
+            Some(2.0)
+        );
+        assert_eq!(samples.get("tar", "kernel"), None);
+    }
+}

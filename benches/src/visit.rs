@@ -1,0 +1,129 @@
+//! What is measured on each contender, one visit per file. A visit fills one or more rows.
+
+mod commands;
+mod find;
+mod first_byte;
+mod random;
+mod sequential;
+mod tar;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::contender::Contender;
+use crate::rig::Rig;
+
+/// The large file, from the image's root.
+pub(crate) const LARGE_FILE: &str = "srv/large.bin";
+
+/// Its length: the 1 GiB of the targets.
+pub(crate) const LARGE_FILE_BYTES: u64 = 1 << 30;
+
+/// A small file that every Debian has.
+const SMALL_FILE: &str = "etc/os-release";
+
+/// What a row's figures are, and which way is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Milliseconds of wall time.
+    Milliseconds,
+    /// 4 KiB reads in a second: the only one where more is better.
+    ReadsPerSecond,
+    /// MiB of memory, or read.
+    Mebibytes,
+    /// Bytes read from the image per byte asked for.
+    BytesPerByte,
+}
+
+/// One line of the table.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// Its name in JSON.
+    pub(crate) key: &'static str,
+    /// Its name in the table.
+    pub(crate) title: &'static str,
+    /// What its figures are.
+    pub(crate) unit: Unit,
+    /// The ratio to the kernel's mount of the raw image that diskfs is to stay within.
+    pub(crate) target: Option<f64>,
+}
+
+impl Row {
+    const fn new(key: &'static str, title: &'static str, unit: Unit) -> Self {
+        Self {
+            key,
+            title,
+            unit,
+            target: None,
+        }
+    }
+
+    const fn within(mut self, target: f64) -> Self {
+        self.target = Some(target);
+        self
+    }
+}
+
+/// Something that is measured on each contender.
+pub(crate) trait Visit: Debug {
+    /// What `--visits` calls it.
+    fn name(&self) -> &'static str;
+
+    /// The rows that it fills.
+    fn rows(&self) -> &'static [Row];
+
+    /// Measures `contender` once; hands each figure to `record` with the row's key.
+    fn run(&self, rig: &Rig, contender: &dyn Contender, record: &mut Record<'_>) -> Result<()>;
+}
+
+/// Where a visit's figures go.
+pub(crate) type Record<'a> = dyn FnMut(&'static str, f64) + 'a;
+
+/// All visits, in the order of the table.
+pub(crate) fn all() -> [&'static dyn Visit; 6] {
+    [
+        &first_byte::FirstByte,
+        &find::Find,
+        &tar::Tar,
+        &sequential::Sequential,
+        &random::Random,
+        &commands::Commands,
+    ]
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::as_conversions,
+    reason = "figures for a table; 53 bits are plenty"
+)]
+fn to_float(count: u64) -> f64 {
+    count as f64
+}
+
+fn mebibytes(bytes: u64) -> f64 {
+    to_float(bytes) / f64::from(1 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_unique() {
+        let mut keys: Vec<_> = all()
+            .iter()
+            .flat_map(|visit| visit.rows())
+            .map(|row| row.key)
+            .collect();
+        let count = keys.len();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), count);
+    }
+}
