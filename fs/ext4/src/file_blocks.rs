@@ -1,0 +1,293 @@
+//! Where the blocks of a file are: its runs, in order.
+//!
+//! A file has an extent tree ([`extent_tree`]) or, without the flag `EXTENTS`, a block map
+//! ([`block_map`]). The runs of a file that has few are kept as one list, so that a read resolves
+//! without touching the tree again.
+
+mod block_map;
+mod extent_tree;
+
+use std::sync::Arc;
+
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use crate::block::{FileBlock, FsBlock};
+use crate::bytes::len_u64;
+use crate::error::{InInode, Result};
+use crate::inode::{Inode, InodeFlags};
+use crate::volume::Volume;
+
+/// How many runs a file may have for its list to be kept: 96 KiB of memory. What has more is looked
+/// up in its tree each time; that is a file in pieces of some blocks each, or a huge one.
+const LISTED_RUNS_MAX: usize = 4096;
+/// How many steps the making of a list may take, empty subtrees included.
+const LISTED_STEPS_MAX: usize = 8 * LISTED_RUNS_MAX;
+
+/// Contiguous blocks of a file that are contiguous on the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) file_block: FileBlock,
+    pub(crate) fs_block: FsBlock,
+    /// Never zero.
+    pub(crate) len_blocks: u32,
+    /// Whether it holds data; else it is allocated, and reads as zeroes.
+    pub(crate) written: bool,
+}
+
+impl Run {
+    /// The file block after the last one. May be 2^32, which no block has.
+    pub(crate) fn end(&self) -> u64 {
+        u64::from(self.file_block.0).saturating_add(u64::from(self.len_blocks))
+    }
+
+    /// What of it is at `from` or behind it.
+    pub(crate) fn starting_at(self, from: FileBlock) -> Option<Self> {
+        let skipped = from.0.saturating_sub(self.file_block.0);
+        let len_blocks = self
+            .len_blocks
+            .checked_sub(skipped)
+            .filter(|&len| len > 0)?;
+        Some(Self {
+            file_block: FileBlock(self.file_block.0.saturating_add(skipped)),
+            fs_block: self.fs_block.after(u64::from(skipped)),
+            len_blocks,
+            written: self.written,
+        })
+    }
+
+    /// What of it is before file block `end`.
+    pub(crate) fn ending_at(self, end: u64) -> Option<Self> {
+        let left = end
+            .checked_sub(u64::from(self.file_block.0))
+            .filter(|&len| len > 0)?;
+        let len_blocks = u32::try_from(left).unwrap_or(u32::MAX).min(self.len_blocks);
+        Some(Self { len_blocks, ..self })
+    }
+
+    /// Makes it longer by `next`, if that follows it in the file and on the device.
+    fn absorb(&mut self, next: &Self) -> bool {
+        let follows = self.end() == u64::from(next.file_block.0)
+            && self.fs_block.after(u64::from(self.len_blocks)) == next.fs_block
+            && self.written == next.written;
+        match self.len_blocks.checked_add(next.len_blocks) {
+            Some(len_blocks) if follows => {
+                self.len_blocks = len_blocks;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The lists of runs of files, with a budget in bytes.
+#[derive(Debug)]
+pub(crate) struct FileMaps {
+    lists: Cache<u32, Option<Arc<[Run]>>, ByBytes>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct ByBytes;
+
+impl Weighter<u32, Option<Arc<[Run]>>> for ByBytes {
+    fn weight(&self, _: &u32, list: &Option<Arc<[Run]>>) -> u64 {
+        /// Key, pointer, counters, the cache's own.
+        const ENTRY_BYTES: u64 = 64;
+        let runs = list.as_deref().unwrap_or_default();
+        len_u64(size_of_val(runs)).saturating_add(ENTRY_BYTES)
+    }
+}
+
+impl FileMaps {
+    /// An empty one that keeps about `budget_bytes`.
+    pub(crate) fn new(budget_bytes: u64) -> Self {
+        /// What an entry takes on the average: most files have one run.
+        const TYPICAL_BYTES: u64 = 128;
+        let items = usize::try_from(budget_bytes.wrapping_div(TYPICAL_BYTES)).unwrap_or(usize::MAX);
+        Self {
+            lists: Cache::with_weighter(items, budget_bytes, ByBytes),
+        }
+    }
+}
+
+/// The runs of an inode from the one that holds `from` on (which is cut to begin there), in order.
+/// Holes are what lies between them. Ends after the first error.
+pub(crate) fn runs<'a>(volume: &'a Volume, inode: &'a Inode, from: FileBlock) -> Runs<'a> {
+    let source = match list(volume, inode) {
+        Ok(Some(list)) => {
+            let next = list.partition_point(|run| run.end() <= u64::from(from.0));
+            Source::List { list, next }
+        }
+        Ok(None) => Source::Walk(Walk::new(volume, inode, from)),
+        Err(e) => Source::Failed(Some(e)),
+    };
+    Runs {
+        source,
+        from,
+        inode: inode.number,
+    }
+}
+
+/// Iterator of [`runs`].
+#[derive(Debug)]
+pub(crate) struct Runs<'a> {
+    source: Source<'a>,
+    from: FileBlock,
+    inode: u32,
+}
+
+#[derive(Debug)]
+enum Source<'a> {
+    List { list: Arc<[Run]>, next: usize },
+    Walk(Walk<'a>),
+    Failed(Option<diskfs_vfs::Error>),
+}
+
+impl Runs<'_> {
+    /// The runs that are still to come, where they are in memory already.
+    pub(crate) fn listed(&self) -> &[Run] {
+        match &self.source {
+            Source::List { list, next } => list.get(*next..).unwrap_or_default(),
+            _ => &[],
+        }
+    }
+
+    fn next_uncut(&mut self) -> Option<Result<Run>> {
+        match &mut self.source {
+            Source::List { list, next } => {
+                let run = list.get(*next)?;
+                *next = next.saturating_add(1);
+                Some(Ok(*run))
+            }
+            Source::Walk(walk) => loop {
+                match walk.step()? {
+                    Ok(Step::Run(run)) => break Some(Ok(run)),
+                    Ok(Step::Nothing) => {}
+                    Err(e) => {
+                        self.source = Source::Failed(None);
+                        break Some(Err(e));
+                    }
+                }
+            },
+            Source::Failed(e) => e.take().map(Err),
+        }
+    }
+}
+
+impl Iterator for Runs<'_> {
+    type Item = Result<Run>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.next_uncut()? {
+                Ok(run) => {
+                    if let Some(run) = run.starting_at(self.from) {
+                        return Some(Ok(run));
+                    }
+                }
+                Err(e) => return Some(Err(e).in_inode(self.inode)),
+            }
+        }
+    }
+}
+
+/// What one step along a tree gives.
+#[derive(Debug)]
+enum Step {
+    Run(Run),
+    /// Nothing at this place; there may be more behind it.
+    Nothing,
+}
+
+/// A walk along an inode's tree.
+#[derive(Debug)]
+enum Walk<'a> {
+    Extents(extent_tree::Walk<'a>),
+    BlockMap(block_map::Walk<'a>),
+}
+
+impl<'a> Walk<'a> {
+    fn new(volume: &'a Volume, inode: &'a Inode, from: FileBlock) -> Self {
+        if inode.has(InodeFlags::EXTENTS) {
+            Self::Extents(extent_tree::Walk::new(volume, inode, from))
+        } else {
+            Self::BlockMap(block_map::Walk::new(volume, inode, from))
+        }
+    }
+
+    /// `None` at the end.
+    fn step(&mut self) -> Option<Result<Step>> {
+        match self {
+            Self::Extents(walk) => walk.step(),
+            Self::BlockMap(walk) => walk.step(),
+        }
+    }
+}
+
+/// All runs of an inode, neighbours joined; `None` when they are too many for a list.
+fn list(volume: &Volume, inode: &Inode) -> Result<Option<Arc<[Run]>>> {
+    volume
+        .maps
+        .lists
+        .get_or_insert_with(&inode.number, || make_list(volume, inode))
+}
+
+fn make_list(volume: &Volume, inode: &Inode) -> Result<Option<Arc<[Run]>>> {
+    let mut walk = Walk::new(volume, inode, FileBlock(0));
+    let mut list: Vec<Run> = Vec::new();
+    for _ in 0..LISTED_STEPS_MAX {
+        match walk.step().transpose().in_inode(inode.number)? {
+            None => return Ok(Some(list.into())),
+            Some(Step::Nothing) => {}
+            Some(Step::Run(run)) => {
+                if !list.last_mut().is_some_and(|last| last.absorb(&run)) {
+                    if list.len() == LISTED_RUNS_MAX {
+                        return Ok(None);
+                    }
+                    list.push(run);
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(file_block: u32, fs_block: u64, len_blocks: u32) -> Run {
+        Run {
+            file_block: FileBlock(file_block),
+            fs_block: FsBlock(fs_block),
+            len_blocks,
+            written: true,
+        }
+    }
+
+    #[test]
+    fn a_run_is_cut_at_both_ends() {
+        let r = run(10, 100, 5);
+        assert_eq!(r.starting_at(FileBlock(3)), Some(r));
+        assert_eq!(r.starting_at(FileBlock(12)), Some(run(12, 102, 3)));
+        assert_eq!(r.starting_at(FileBlock(15)), None);
+        assert_eq!(r.ending_at(12), Some(run(10, 100, 2)));
+        assert_eq!(r.ending_at(10), None);
+        assert_eq!(r.ending_at(u64::MAX), Some(r));
+        assert_eq!(run(u32::MAX, 1, 1).end(), 1 << 32);
+    }
+
+    #[test]
+    fn neighbours_join_only_when_contiguous_in_both() {
+        let mut r = run(0, 100, 5);
+        assert!(!r.absorb(&run(6, 105, 1)));
+        assert!(!r.absorb(&run(5, 106, 1)));
+        let unwritten = Run {
+            written: false,
+            ..run(5, 105, 1)
+        };
+        assert!(!r.absorb(&unwritten));
+        assert!(r.absorb(&run(5, 105, 2)));
+        assert_eq!(r, run(0, 100, 7));
+    }
+}

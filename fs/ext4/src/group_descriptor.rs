@@ -1,0 +1,241 @@
+//! Block group descriptors, `struct ext4_group_desc`: where each group's inode table is.
+//!
+//! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Block Group
+//! Descriptors".
+
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use crate::block::FsBlock;
+use crate::bytes::{index, join32, join64, low16, part};
+use crate::checksum::crc16;
+use crate::error::{Corrupt, Result, Structure, malformed};
+use crate::features::{Compatible, Incompatible, ReadOnlyCompatible};
+use crate::metadata_cache::Key;
+use crate::superblock::{Superblock, superblock_block};
+use crate::volume::Volume;
+
+/// The first half, which every descriptor has.
+#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawGroupDescriptor {
+    bg_block_bitmap_lo: U32,
+    bg_inode_bitmap_lo: U32,
+    bg_inode_table_lo: U32,
+    bg_free_blocks_count_lo: U16,
+    bg_free_inodes_count_lo: U16,
+    bg_used_dirs_count_lo: U16,
+    bg_flags: U16,
+    bg_exclude_bitmap_lo: U32,
+    bg_block_bitmap_csum_lo: U16,
+    bg_inode_bitmap_csum_lo: U16,
+    bg_itable_unused_lo: U16,
+    bg_checksum: U16,
+}
+
+/// The second half, with `64bit`.
+#[derive(Debug, Default, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawGroupDescriptorHigh {
+    bg_block_bitmap_hi: U32,
+    bg_inode_bitmap_hi: U32,
+    bg_inode_table_hi: U32,
+    bg_free_blocks_count_hi: U16,
+    bg_free_inodes_count_hi: U16,
+    rest: [u8; 16],
+}
+
+const CHECKSUM: usize = std::mem::offset_of!(RawGroupDescriptor, bg_checksum);
+const CHECKSUM_END: usize = size_of::<RawGroupDescriptor>();
+
+const _: () = {
+    assert!(CHECKSUM == 0x1e && CHECKSUM_END == 0x20);
+    assert!(size_of::<RawGroupDescriptorHigh>() == 0x20);
+};
+
+/// A descriptor that points into the filesystem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GroupDescriptor {
+    pub(crate) block_bitmap: FsBlock,
+    pub(crate) inode_bitmap: FsBlock,
+    pub(crate) inode_table: FsBlock,
+    /// In clusters.
+    pub(crate) free_clusters: u32,
+    pub(crate) free_inodes: u32,
+}
+
+impl GroupDescriptor {
+    /// Reads and checks the descriptor of a group.
+    pub(crate) fn read(volume: &Volume, group: u32) -> Result<Self> {
+        let superblock = &volume.superblock;
+        let per_block = superblock.descriptors_per_block().max(1);
+        let block = table_block(superblock, group.wrapping_div(per_block));
+        let bytes = volume.block(Key::group_descriptors(block))?;
+        let size = usize::from(superblock.descriptor_size);
+        let offset = index(group.wrapping_rem(per_block)).saturating_mul(size);
+        match part(&bytes, offset, size) {
+            Some(descriptor) => Self::parse(superblock, group, descriptor),
+            None => Err(malformed(
+                Structure::GroupDescriptor(group),
+                "it is cut short",
+            )),
+        }
+    }
+
+    fn parse(superblock: &Superblock, group: u32, bytes: &[u8]) -> Result<Self> {
+        let structure = Structure::GroupDescriptor(group);
+        let (raw, rest) = RawGroupDescriptor::ref_from_prefix(bytes)
+            .map_err(|_| malformed(structure, "it is cut short"))?;
+        verify(superblock, group, bytes, raw.bg_checksum.get())?;
+        let none = RawGroupDescriptorHigh::default();
+        let high = match RawGroupDescriptorHigh::ref_from_prefix(rest) {
+            Ok((high, _)) if superblock.features.has(Incompatible::SIXTY_FOUR_BIT) => high,
+            _ => &none,
+        };
+        let block = |high: U32, low: U32| FsBlock(join64(high.get(), low.get()));
+        let count = |high: U16, low: U16| join32(high.get(), low.get());
+        let descriptor = Self {
+            block_bitmap: block(high.bg_block_bitmap_hi, raw.bg_block_bitmap_lo),
+            inode_bitmap: block(high.bg_inode_bitmap_hi, raw.bg_inode_bitmap_lo),
+            inode_table: block(high.bg_inode_table_hi, raw.bg_inode_table_lo),
+            free_clusters: count(high.bg_free_blocks_count_hi, raw.bg_free_blocks_count_lo),
+            free_inodes: count(high.bg_free_inodes_count_hi, raw.bg_free_inodes_count_lo),
+        };
+        let table_blocks = u64::from(superblock.inode_table_blocks());
+        superblock.check_blocks(structure, descriptor.inode_table, table_blocks)?;
+        Ok(descriptor)
+    }
+}
+
+fn verify(superblock: &Superblock, group: u32, bytes: &[u8], actual: u16) -> Result<()> {
+    let number = group.to_le_bytes();
+    let before = bytes.get(..CHECKSUM).unwrap_or_default();
+    let after = bytes.get(CHECKSUM_END..).unwrap_or_default();
+    let expected = if let Some(seed) = superblock.checksum_seed {
+        low16(seed.of(&[&number, before, &[0; 2], after]))
+    } else if superblock.features.has(ReadOnlyCompatible::GDT_CSUM) {
+        let parts: [&[u8]; 4] = [&superblock.uuid, &number, before, after];
+        parts.iter().fold(u16::MAX, |crc, part| crc16(crc, part))
+    } else {
+        return Ok(());
+    };
+    if expected == actual {
+        return Ok(());
+    }
+    Err(Corrupt::Checksum {
+        structure: Structure::GroupDescriptor(group),
+        expected: u32::from(expected),
+        actual: u32::from(actual),
+    }
+    .into())
+}
+
+/// The block that holds the `nth` block of the descriptor table: one after the other behind the
+/// superblock, or with `meta_bg` at the start of the first group that it describes.
+fn table_block(superblock: &Superblock, nth: u32) -> FsBlock {
+    let primary = superblock_block(superblock.block_size);
+    if !superblock.features.has(Incompatible::META_BG) || nth < superblock.first_meta_bg {
+        return primary.after(u64::from(nth)).after(1);
+    }
+    let group = nth.saturating_mul(superblock.descriptors_per_block());
+    let mut behind = u64::from(has_superblock(superblock, group));
+    // With blocks of 1 KiB the superblock is in block 1, but with clusters group 0 begins with
+    // block 0, which is before it.
+    if superblock.block_size.bytes() == 1024 && nth == 0 && superblock.first_data_block == 0 {
+        behind = behind.saturating_add(1);
+    }
+    superblock.first_block_of_group(group).after(behind)
+}
+
+/// Whether a group begins with a superblock or a copy of it.
+pub(crate) fn has_superblock(superblock: &Superblock, group: u32) -> bool {
+    if group == 0 {
+        return true;
+    }
+    if superblock.features.has(Compatible::SPARSE_SUPER2) {
+        return superblock.backup_groups.contains(&group);
+    }
+    if group == 1 || !superblock.features.has(ReadOnlyCompatible::SPARSE_SUPER) {
+        return true;
+    }
+    [3, 5, 7].into_iter().any(|base| is_power_of(group, base))
+}
+
+fn is_power_of(mut number: u32, base: u32) -> bool {
+    while number > 1 && number.wrapping_rem(base) == 0 {
+        number = number.wrapping_div(base);
+    }
+    number == 1
+}
+
+/// How many blocks of the descriptor table (or of a copy of it) a group holds.
+pub(crate) fn table_blocks_in_group(superblock: &Superblock, group: u32) -> u64 {
+    let per_block = superblock.descriptors_per_block().max(1);
+    let meta_bg = superblock.features.has(Incompatible::META_BG);
+    let nth = group.wrapping_div(per_block);
+    if meta_bg && nth >= superblock.first_meta_bg {
+        let place = group.wrapping_rem(per_block);
+        return u64::from(place <= 1 || place.saturating_add(1) == per_block);
+    }
+    if !has_superblock(superblock, group) {
+        return 0;
+    }
+    u64::from(if meta_bg {
+        superblock.first_meta_bg
+    } else {
+        superblock.groups_count.div_ceil(per_block)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn superblock() -> Superblock {
+        Superblock::parse(&crate::superblock::tests::sample(), 4 << 20).unwrap()
+    }
+
+    #[test]
+    fn copies_are_in_powers_of_3_5_and_7() {
+        let mut s = superblock();
+        assert!((0..100).all(|group| has_superblock(&s, group)));
+        s.features.read_only_compatible |= ReadOnlyCompatible::SPARSE_SUPER;
+        let with: Vec<u32> = (0..130)
+            .filter(|&group| has_superblock(&s, group))
+            .collect();
+        assert_eq!(with, [0, 1, 3, 5, 7, 9, 25, 27, 49, 81, 125]);
+        s.features.compatible |= Compatible::SPARSE_SUPER2;
+        s.backup_groups = [1, 42];
+        let with: Vec<u32> = (0..130)
+            .filter(|&group| has_superblock(&s, group))
+            .collect();
+        assert_eq!(with, [0, 1, 42]);
+    }
+
+    #[test]
+    fn meta_bg_spreads_the_table() {
+        let mut s = superblock();
+        assert_eq!(table_block(&s, 3), FsBlock(4));
+        s.features.incompatible |= Incompatible::META_BG;
+        s.features.read_only_compatible |= ReadOnlyCompatible::SPARSE_SUPER;
+        s.first_meta_bg = 1;
+        assert_eq!(table_block(&s, 0), FsBlock(1));
+        // 128 descriptors in a block; group 128 has no superblock, group 0 of a 1 KiB one has.
+        assert_eq!(table_block(&s, 1), FsBlock(128 * 32768));
+        assert_eq!(table_blocks_in_group(&s, 0), 1);
+        assert_eq!(table_blocks_in_group(&s, 2), 0);
+        assert_eq!(table_blocks_in_group(&s, 129), 1);
+        assert_eq!(table_blocks_in_group(&s, 130), 0);
+        assert_eq!(table_blocks_in_group(&s, 255), 1);
+    }
+
+    #[test]
+    fn a_table_outside_of_the_filesystem_is_corrupt() {
+        let mut bytes = [0; 32];
+        bytes[8..12].copy_from_slice(&1009u32.to_le_bytes());
+        let e = GroupDescriptor::parse(&superblock(), 0, &bytes).unwrap_err();
+        assert!(e.to_string().contains("block 1009, outside"), "{e}");
+        bytes[8..12].copy_from_slice(&1008u32.to_le_bytes());
+        assert!(GroupDescriptor::parse(&superblock(), 0, &bytes).is_ok());
+    }
+}

@@ -1,0 +1,268 @@
+//! Inodes: everything about a file but its names and its contents.
+//!
+//! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Index Nodes".
+
+mod checksum;
+mod device;
+mod raw;
+mod time;
+
+use bitflags::bitflags;
+use diskfs_vfs::{Device, FileFlags, FileType, InodeNumber, Metadata, Timestamp};
+use zerocopy::FromBytes;
+
+use crate::bytes::{join32, join64, le16, low16};
+use crate::checksum::ChecksumSeed;
+use crate::error::{Corrupt, Result, Structure, malformed};
+use crate::features::{Incompatible, ReadOnlyCompatible};
+use crate::superblock::Superblock;
+
+use raw::RawInode;
+
+/// The root directory's number.
+pub(crate) const ROOT: u32 = 2;
+
+bitflags! {
+    /// `i_flags`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) struct InodeFlags: u32 {
+        const IMMUTABLE = 0x10;
+        const APPEND = 0x20;
+        const NO_DUMP = 0x40;
+        const ENCRYPT = 0x800;
+        const INDEX = 0x1000;
+        const HUGE_FILE = 0x4_0000;
+        const EXTENTS = 0x8_0000;
+        const VERITY = 0x10_0000;
+        const EA_INODE = 0x20_0000;
+        const INLINE_DATA = 0x1000_0000;
+        const CASEFOLD = 0x4000_0000;
+        const _ = !0;
+    }
+}
+
+/// An inode whose fields hold together.
+#[derive(Debug, Clone)]
+pub(crate) struct Inode {
+    pub(crate) number: u32,
+    pub(crate) generation: u32,
+    /// `None` for the few that are no files: a value of an extended attribute, the journal.
+    pub(crate) file_type: Option<FileType>,
+    pub(crate) permissions: u16,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) links: u16,
+    pub(crate) size_bytes: u64,
+    pub(crate) allocated_bytes: u64,
+    pub(crate) flags: InodeFlags,
+    pub(crate) accessed: Timestamp,
+    pub(crate) modified: Timestamp,
+    pub(crate) changed: Timestamp,
+    pub(crate) created: Option<Timestamp>,
+    /// `i_atime` as it is stored: in an inode that holds an attribute's value, its checksum.
+    pub(crate) raw_atime: u32,
+    /// `i_block`: the root of the extent tree, the block map, a short target, or data.
+    pub(crate) block: [u8; 60],
+    /// The block that holds further extended attributes; 0 without one.
+    pub(crate) xattr_block: u64,
+    /// What is behind the inode's last field: the extended attributes within the inode. Empty
+    /// without any.
+    pub(crate) xattr_bytes: Box<[u8]>,
+    /// The seed of its structures' checksums; `None` without `metadata_csum`.
+    pub(crate) checksum_seed: Option<ChecksumSeed>,
+}
+
+impl Inode {
+    /// Reads an inode from its `s_inode_size` bytes and checks its checksum. `None` when it is not
+    /// in use.
+    pub(crate) fn parse(
+        superblock: &Superblock,
+        number: u32,
+        bytes: &[u8],
+    ) -> Result<Option<Self>> {
+        let inode = Self::parse_unchecked(superblock, number, bytes)?;
+        if let Some(inode) = &inode {
+            checksum::verify(inode, bytes)?;
+        }
+        Ok(inode)
+    }
+
+    /// As [`parse`](Self::parse), for bytes that are checked in another way (a journal's).
+    pub(crate) fn parse_unchecked(
+        superblock: &Superblock,
+        number: u32,
+        bytes: &[u8],
+    ) -> Result<Option<Self>> {
+        let structure = Structure::Inode(number);
+        let (raw, _) = RawInode::ref_from_prefix(bytes)
+            .map_err(|_| malformed(structure, "it is cut short"))?;
+        if raw.i_mode.get() == 0 && raw.i_links_count.get() == 0 {
+            return Ok(None);
+        }
+        let fields = fields_end(superblock, structure, bytes)?;
+        let fixed = bytes.get(..fields).unwrap_or(bytes);
+        let flags = InodeFlags::from_bits_retain(raw.i_flags.get());
+        let file_type = FileType::from_mode(u32::from(raw.i_mode.get()));
+        let generation = raw.i_generation.get();
+        Ok(Some(Self {
+            number,
+            generation,
+            file_type,
+            permissions: raw.i_mode.get() & 0o7777,
+            uid: join32(raw.l_i_uid_high.get(), raw.i_uid.get()),
+            gid: join32(raw.l_i_gid_high.get(), raw.i_gid.get()),
+            links: raw.i_links_count.get(),
+            size_bytes: size_bytes(superblock, number, raw, file_type)?,
+            allocated_bytes: allocated_bytes(superblock, raw, flags),
+            flags,
+            accessed: time::decode(raw.i_atime.get(), fixed, raw::extra::I_ATIME_EXTRA),
+            modified: time::decode(raw.i_mtime.get(), fixed, raw::extra::I_MTIME_EXTRA),
+            changed: time::decode(raw.i_ctime.get(), fixed, raw::extra::I_CTIME_EXTRA),
+            created: time::created(fixed),
+            raw_atime: raw.i_atime.get(),
+            block: raw.i_block,
+            xattr_block: xattr_block(superblock, raw),
+            xattr_bytes: xattr_bytes(bytes, fields),
+            checksum_seed: superblock.inode_checksum_seed(number, generation),
+        }))
+    }
+
+    /// Whether all of these flags are set.
+    pub(crate) fn has(&self, flags: InodeFlags) -> bool {
+        self.flags.contains(flags)
+    }
+
+    /// Whether it is of this type.
+    pub(crate) fn is(&self, file_type: FileType) -> bool {
+        self.file_type == Some(file_type)
+    }
+
+    /// What `stat` tells; `None` for what is no file.
+    pub(crate) fn metadata(&self, superblock: &Superblock) -> Option<Metadata> {
+        let file_type = self.file_type?;
+        Some(Metadata {
+            inode: InodeNumber(u64::from(self.number)),
+            generation: self.generation,
+            file_type,
+            permissions: self.permissions,
+            links: u32::from(self.links),
+            uid: self.uid,
+            gid: self.gid,
+            size_bytes: self.size_bytes,
+            allocated_bytes: self.allocated_bytes.saturating_add(self.inline_bytes()),
+            accessed: self.accessed,
+            modified: self.modified,
+            changed: self.changed,
+            created: self.created,
+            device: self.device(file_type),
+            block_size: superblock.block_size.bytes(),
+            flags: self.file_flags(),
+        })
+    }
+
+    /// The kernel counts a file's inline contents as allocated, in units of 512 bytes, so that
+    /// tools do not take it for a hole; it does so for regular files only.
+    fn inline_bytes(&self) -> u64 {
+        if self.has(InodeFlags::INLINE_DATA) && self.is(FileType::Regular) {
+            self.size_bytes.div_ceil(512).saturating_mul(512)
+        } else {
+            0
+        }
+    }
+
+    fn device(&self, file_type: FileType) -> Option<Device> {
+        let is_device = matches!(file_type, FileType::CharacterDevice | FileType::BlockDevice);
+        is_device.then(|| device::decode(&self.block))
+    }
+
+    fn file_flags(&self) -> FileFlags {
+        FileFlags {
+            immutable: self.has(InodeFlags::IMMUTABLE),
+            append_only: self.has(InodeFlags::APPEND),
+            encrypted: self.has(InodeFlags::ENCRYPT),
+            verity: self.has(InodeFlags::VERITY),
+            casefold: self.has(InodeFlags::CASEFOLD),
+            no_dump: self.has(InodeFlags::NO_DUMP),
+        }
+    }
+}
+
+/// Where the inode's fields end: after the first 128 bytes and `i_extra_isize` more.
+fn fields_end(superblock: &Superblock, structure: Structure, bytes: &[u8]) -> Result<usize> {
+    if superblock.inode_size <= 128 {
+        return Ok(raw::SIZE_BYTES);
+    }
+    let extra = le16(bytes, raw::extra::I_EXTRA_ISIZE).unwrap_or(0);
+    let end = raw::SIZE_BYTES.saturating_add(usize::from(extra));
+    if end > bytes.len() || extra & 3 != 0 {
+        return Err(Corrupt::Field {
+            structure,
+            field: "i_extra_isize",
+            value: u64::from(extra),
+            range: "a multiple of 4 within the inode",
+        }
+        .into());
+    }
+    Ok(end)
+}
+
+fn size_bytes(
+    superblock: &Superblock,
+    number: u32,
+    raw: &RawInode,
+    file_type: Option<FileType>,
+) -> Result<u64> {
+    // The upper half of the size of anything else was once used for something else.
+    let is_wide =
+        file_type == Some(FileType::Regular) || superblock.features.has(Incompatible::LARGE_DIR);
+    let high = if is_wide { raw.i_size_high.get() } else { 0 };
+    let size = join64(high, raw.i_size_lo.get());
+    if i64::try_from(size).is_err() {
+        return Err(Corrupt::Field {
+            structure: Structure::Inode(number),
+            field: "i_size",
+            value: size,
+            range: "below 2^63",
+        }
+        .into());
+    }
+    Ok(size)
+}
+
+/// `i_blocks` counts units of 512 bytes, or with the flag `HUGE_FILE` blocks of the filesystem.
+fn allocated_bytes(superblock: &Superblock, raw: &RawInode, flags: InodeFlags) -> u64 {
+    let low = raw.i_blocks_lo.get();
+    if !superblock.features.has(ReadOnlyCompatible::HUGE_FILE) {
+        return u64::from(low).saturating_mul(512);
+    }
+    let blocks = join64(u32::from(raw.l_i_blocks_high.get()), low);
+    if flags.contains(InodeFlags::HUGE_FILE) {
+        superblock.block_size.bytes_of(blocks)
+    } else {
+        blocks.saturating_mul(512)
+    }
+}
+
+fn xattr_block(superblock: &Superblock, raw: &RawInode) -> u64 {
+    let high = if superblock.features.has(Incompatible::SIXTY_FOUR_BIT) {
+        u32::from(raw.l_i_file_acl_high.get())
+    } else {
+        0
+    };
+    join64(high, raw.i_file_acl_lo.get())
+}
+
+/// `EXT4_XATTR_MAGIC`, before the attributes in the inode as well as at the start of their block.
+const XATTR_MAGIC: [u8; 4] = 0xea02_0000u32.to_le_bytes();
+
+/// The attributes within the inode: what follows the magic behind the last field.
+fn xattr_bytes(bytes: &[u8], fields: usize) -> Box<[u8]> {
+    bytes
+        .get(fields..)
+        .and_then(|rest| rest.strip_prefix(&XATTR_MAGIC))
+        .map(Box::from)
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,55 @@
+//! Times: 32 bits of seconds, and where the inode reaches so far 2 bits of epoch and 30 bits of
+//! nanoseconds.
+//!
+//! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Inode
+//! Timestamps".
+
+use diskfs_vfs::Timestamp;
+
+use super::raw::extra;
+use crate::bytes::le32;
+
+/// A time whose second half, if there is one, is at `extra_offset` of the inode's `fields`.
+pub(super) fn decode(seconds: u32, fields: &[u8], extra_offset: usize) -> Timestamp {
+    let extra = le32(fields, extra_offset).unwrap_or(0);
+    // The epoch bits count spans of 2^32 seconds on top of the signed 32 bits: 0 is 1901 to 2038.
+    let epoch = i64::from(extra & 3).wrapping_shl(32);
+    Timestamp {
+        seconds: i64::from(seconds.cast_signed()).wrapping_add(epoch),
+        nanoseconds: extra.wrapping_shr(2).min(999_999_999),
+    }
+}
+
+/// The time of creation, if the inode reaches so far.
+pub(super) fn created(fields: &[u8]) -> Option<Timestamp> {
+    let seconds = le32(fields, extra::I_CRTIME)?;
+    Some(decode(seconds, fields, extra::I_CRTIME_EXTRA))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u32, extra: u32) -> (i64, u32) {
+        let time = decode(seconds, &extra.to_le_bytes(), 0);
+        (time.seconds, time.nanoseconds)
+    }
+
+    #[test]
+    fn epochs_of_the_specification() {
+        // The table in the kernel's documentation, one line of each epoch.
+        assert_eq!(at(u32::MAX, 0), (-1, 0));
+        assert_eq!(at(0x7fff_ffff, 0), (0x7fff_ffff, 0));
+        assert_eq!(at(0x8000_0000, 1), (0x8000_0000, 0));
+        assert_eq!(at(0, 1), (0x1_0000_0000, 0));
+        assert_eq!(at(0x7fff_ffff, 3), (0x3_7fff_ffff, 0));
+    }
+
+    #[test]
+    fn nanoseconds_only_where_the_inode_has_them() {
+        assert_eq!(at(5, 123 << 2), (5, 123));
+        assert_eq!(at(5, u32::MAX).1, 999_999_999);
+        assert_eq!(decode(5, &[], 0x84).nanoseconds, 0);
+        assert_eq!(created(&[0; 128]), None);
+    }
+}

@@ -1,0 +1,148 @@
+//! Inode tables: from a number to an inode's bytes, and many of them in few reads.
+//!
+//! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Inode Table".
+
+use std::sync::Arc;
+
+use crate::block::FsBlock;
+use crate::bytes::{index, part};
+use crate::error::{Result, Structure, malformed};
+use crate::group_descriptor::GroupDescriptor;
+use crate::inode::Inode;
+use crate::metadata_cache::Key;
+use crate::superblock::Superblock;
+use crate::volume::Volume;
+
+/// How much of a table is read at once, and is kept as one piece: inodes of a directory lie side by
+/// side, so the neighbours are asked for next. 32 KiB are 128 inodes of the usual size; a read of
+/// so much costs little more than one of a block.
+const PIECE_BYTES: u32 = 32 * 1024;
+
+/// The place of one inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    group: u32,
+    /// Byte within the group's table.
+    offset: u64,
+}
+
+/// A piece of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Piece {
+    first: FsBlock,
+    len_blocks: u32,
+}
+
+/// Reads an inode; `None` when it is not in use, or when there is none of that number.
+pub(crate) fn read(volume: &Volume, number: u32) -> Result<Option<Inode>> {
+    let Some(place) = place(&volume.superblock, number) else {
+        return Ok(None);
+    };
+    let (bytes, offset) = piece_with(volume, place)?;
+    let size = usize::from(volume.superblock.inode_size);
+    match part(&bytes, offset, size) {
+        Some(inode) => Inode::parse(&volume.superblock, number, inode),
+        None => Err(malformed(Structure::Inode(number), "it is cut short")),
+    }
+}
+
+/// Says that these inodes will be read soon: the device hears of each run of pieces once.
+pub(crate) fn will_need(volume: &Volume, numbers: impl Iterator<Item = u32>) {
+    let mut pieces: Vec<Piece> = numbers
+        .filter_map(|number| place(&volume.superblock, number))
+        .filter_map(|place| piece_at(volume, place).ok())
+        .map(|(piece, _)| piece)
+        .filter(|piece| !volume.metadata.contains(Key::inode_table(piece.first)))
+        .collect();
+    pieces.sort_unstable();
+    pieces.dedup();
+    for run in merge(&pieces) {
+        volume.will_need_blocks(run.0, run.1);
+    }
+}
+
+/// Adjacent pieces as runs of blocks.
+fn merge(pieces: &[Piece]) -> Vec<(FsBlock, u64)> {
+    let mut runs: Vec<(FsBlock, u64)> = Vec::new();
+    for piece in pieces {
+        let len = u64::from(piece.len_blocks);
+        match runs.last_mut() {
+            Some((first, blocks)) if first.after(*blocks) == piece.first => {
+                *blocks = blocks.saturating_add(len);
+            }
+            _ => runs.push((piece.first, len)),
+        }
+    }
+    runs
+}
+
+fn place(superblock: &Superblock, number: u32) -> Option<Place> {
+    if number > superblock.inodes_count {
+        return None;
+    }
+    let position = number.checked_sub(1)?;
+    let within = position.checked_rem(superblock.inodes_per_group)?;
+    Some(Place {
+        group: position.checked_div(superblock.inodes_per_group)?,
+        offset: u64::from(within).saturating_mul(u64::from(superblock.inode_size)),
+    })
+}
+
+/// The piece that holds a place, and the byte in it.
+fn piece_at(volume: &Volume, place: Place) -> Result<(Piece, usize)> {
+    let superblock = &volume.superblock;
+    let table = GroupDescriptor::read(volume, place.group)?.inode_table;
+    let block_bytes = superblock.block_size.bytes();
+    let per_piece = PIECE_BYTES
+        .max(block_bytes)
+        .wrapping_shr(superblock.block_size.bits());
+    let block = index(place.offset.wrapping_shr(superblock.block_size.bits()));
+    let first = u32::try_from(block)
+        .unwrap_or(u32::MAX)
+        .wrapping_div(per_piece)
+        .saturating_mul(per_piece);
+    let left = superblock.inode_table_blocks().saturating_sub(first);
+    let piece = Piece {
+        first: table.after(u64::from(first)),
+        len_blocks: per_piece.min(left),
+    };
+    let start = u64::from(first).saturating_mul(u64::from(block_bytes));
+    Ok((piece, index(place.offset.saturating_sub(start))))
+}
+
+fn piece_with(volume: &Volume, place: Place) -> Result<(Arc<[u8]>, usize)> {
+    let (piece, offset) = piece_at(volume, place)?;
+    let bytes = volume
+        .metadata
+        .get_or_read(Key::inode_table(piece.first), || {
+            volume.read_blocks(piece.first, piece.len_blocks)
+        })?;
+    Ok((bytes, offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adjacent_pieces_are_one_run() {
+        let piece = |first, len_blocks| Piece {
+            first: FsBlock(first),
+            len_blocks,
+        };
+        let runs = merge(&[piece(10, 8), piece(18, 8), piece(27, 8), piece(35, 2)]);
+        assert_eq!(runs, [(FsBlock(10), 16), (FsBlock(27), 10)]);
+    }
+
+    #[test]
+    fn numbers_start_at_one_and_end_with_the_count() {
+        let s = Superblock::parse(&crate::superblock::tests::sample(), 4 << 20).unwrap();
+        assert_eq!(place(&s, 0), None);
+        assert_eq!(place(&s, 257), None);
+        let last = Place {
+            group: 0,
+            offset: 255 * 256,
+        };
+        assert_eq!(place(&s, 256), Some(last));
+    }
+}

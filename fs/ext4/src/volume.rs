@@ -1,0 +1,107 @@
+//! The opened filesystem as its own parts see it: device, superblock, caches.
+
+use std::sync::Arc;
+
+use diskfs_block::BlockRead;
+use quick_cache::sync::Cache;
+
+use crate::block::FsBlock;
+use crate::bytes::{index, len_u64};
+use crate::error::{InInode, Result, device_failed};
+use crate::file_blocks::FileMaps;
+use crate::inode::Inode;
+use crate::inode_table;
+use crate::metadata_cache::{Key, MetadataCache, zeroed};
+use crate::superblock::Superblock;
+
+/// What every part needs to read anything. No lock of its own: the caches are sharded, all else is
+/// fixed once it is open.
+#[derive(Debug)]
+pub(crate) struct Volume {
+    pub(crate) device: Arc<dyn BlockRead>,
+    pub(crate) superblock: Superblock,
+    pub(crate) metadata: MetadataCache,
+    pub(crate) maps: FileMaps,
+    inodes: Cache<u32, Arc<Inode>>,
+}
+
+impl Volume {
+    /// A filesystem of which nothing is read yet.
+    pub(crate) fn new(
+        device: Arc<dyn BlockRead>,
+        superblock: Superblock,
+        cache_bytes: u64,
+    ) -> Self {
+        /// What a parsed inode takes, with its attributes and the cache's own.
+        const INODE_BYTES: u64 = 512;
+        // Three quarters for blocks, an eighth each for parsed inodes and for maps of files.
+        let eighth = cache_bytes.wrapping_div(8);
+        Self {
+            device,
+            superblock,
+            metadata: MetadataCache::new(cache_bytes.saturating_sub(eighth.saturating_mul(2))),
+            maps: FileMaps::new(eighth),
+            inodes: Cache::new(index(eighth.wrapping_div(INODE_BYTES)).max(16)),
+        }
+    }
+
+    /// The inode, or `None` when it is not in use or out of range.
+    pub(crate) fn inode(&self, number: u32) -> Result<Option<Arc<Inode>>> {
+        if let Some(inode) = self.inodes.get(&number) {
+            return Ok(Some(inode));
+        }
+        let Some(inode) = inode_table::read(self, number).in_inode(number)? else {
+            return Ok(None);
+        };
+        let inode = Arc::new(inode);
+        self.inodes.insert(number, Arc::clone(&inode));
+        Ok(Some(inode))
+    }
+
+    /// One block of metadata that has nothing to be checked as a whole.
+    pub(crate) fn block(&self, key: Key) -> Result<Arc<[u8]>> {
+        self.checked_block(key, |_| Ok(()))
+    }
+
+    /// One block of metadata that `check` finds right. It is not called for a block that it found
+    /// right before.
+    pub(crate) fn checked_block(
+        &self,
+        key: Key,
+        check: impl FnOnce(&[u8]) -> Result<()>,
+    ) -> Result<Arc<[u8]>> {
+        self.metadata.get_or_read(key, || {
+            let bytes = self.read_blocks(key.block, 1)?;
+            check(&bytes).map_err(|e| e.at(self.superblock.block_size.byte_of(key.block)))?;
+            Ok(bytes)
+        })
+    }
+
+    /// `len_blocks` blocks from the device, past the cache.
+    pub(crate) fn read_blocks(&self, first: FsBlock, len_blocks: u32) -> Result<Arc<[u8]>> {
+        let size = self.superblock.block_size;
+        let mut bytes = zeroed(size.len().saturating_mul(index(len_blocks)));
+        // Nobody else has it yet.
+        if let Some(bytes) = Arc::get_mut(&mut bytes) {
+            self.read_device(size.byte_of(first), bytes)?;
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes from the device.
+    pub(crate) fn read_device(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.device.read_at(offset, buf).map_err(device_failed)
+    }
+
+    /// Says that these blocks will be read soon.
+    pub(crate) fn will_need_blocks(&self, first: FsBlock, len_blocks: u64) {
+        let size = self.superblock.block_size;
+        self.device
+            .will_need(size.byte_of(first), size.bytes_of(len_blocks));
+    }
+
+    /// The filesystem's block size as a length of file contents.
+    pub(crate) fn block_bytes(&self) -> u64 {
+        len_u64(self.superblock.block_size.len())
+    }
+}
