@@ -42,9 +42,9 @@ fn gpt_of_every_legal_shape() {
                 for header_bytes in [92, 96, 512] {
                     let first = 2 + u64::from(entry_bytes * entries).div_ceil(sector as u64);
                     let disk = Gpt {
+                        header_bytes,
                         entry_bytes,
                         entries,
-                        header_bytes,
                         ..Gpt::new(sector, 3000)
                     }
                     .with(entries, first, first + 9)
