@@ -142,7 +142,9 @@ impl MemoryFs {
     pub fn symlink(&mut self, path: &str, target: &str) -> InodeNumber {
         let contents = Contents::Link(target.into());
         let inode = self.add_at(path, FileType::Symlink, contents);
-        self.metadata_mut(inode).size_bytes = target.len().try_into().unwrap();
+        let metadata = self.metadata_mut(inode);
+        metadata.size_bytes = target.len().try_into().unwrap();
+        metadata.permissions = 0o777;
         inode
     }
 
@@ -403,8 +405,8 @@ impl FsRead for MemoryFs {
             blocks: 1000,
             blocks_free: 300,
             blocks_available: 200,
-            inodes: 500,
-            inodes_free: 500 - self.nodes.len() as u64,
+            inodes: 65536,
+            inodes_free: 65536 - self.nodes.len() as u64,
             name_max: 255,
         })
     }

@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(
             items(&fs),
             [
-                "".to_owned(),
+                String::new(),
                 "a".into(),
                 "a/b".into(),
                 format!("!a/b/again: {reason}"),

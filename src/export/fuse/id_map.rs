@@ -1,0 +1,248 @@
+//! Whose a file is, as the mount shows it.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The number that Linux shows for an id that a mapping leaves out (`overflowuid`).
+const OVERFLOW_ID: u32 = 65534;
+
+/// How owners and groups on the image become owners and groups on the host.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct IdMap {
+    /// For owners.
+    pub uid: IdMapping,
+    /// For groups.
+    pub gid: IdMapping,
+}
+
+/// How ids of one kind are mapped.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum IdMapping {
+    /// As they are on the image.
+    #[default]
+    Identity,
+    /// Everything is this one's.
+    Fixed(u32),
+    /// By ranges; what none of them covers is nobody's (65534).
+    Ranges(Vec<IdRange>),
+}
+
+/// A run of ids that is shown as another run of the same length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdRange {
+    /// The first one on the image.
+    pub guest: u32,
+    /// What it is shown as.
+    pub host: u32,
+    /// How many there are.
+    pub count: u32,
+}
+
+impl IdRange {
+    fn map(&self, id: u32) -> Option<u32> {
+        let index = id.checked_sub(self.guest)?;
+        (index < self.count).then(|| self.host.checked_add(index))?
+    }
+}
+
+impl IdMapping {
+    /// What `id` of the image is shown as.
+    pub fn map(&self, id: u32) -> u32 {
+        match self {
+            Self::Identity => id,
+            Self::Fixed(host) => *host,
+            Self::Ranges(ranges) => ranges
+                .iter()
+                .find_map(|range| range.map(id))
+                .unwrap_or(OVERFLOW_ID),
+        }
+    }
+
+    /// Puts together what was given in several places: one id for all, or any number of ranges.
+    ///
+    /// # Errors
+    /// When one id for all stands beside something else, or ranges overlap.
+    pub fn merge(parts: impl IntoIterator<Item = Self>) -> Result<Self, IdMapError> {
+        parts
+            .into_iter()
+            .try_fold(Self::Identity, |sum, part| match (sum, part) {
+                (Self::Identity, part) => Ok(part),
+                (Self::Ranges(mut ranges), Self::Ranges(more)) => {
+                    ranges.extend(more);
+                    check_apart(&ranges)?;
+                    Ok(Self::Ranges(ranges))
+                }
+                _ => Err(IdMapError(
+                    "one id for everything excludes any other mapping",
+                )),
+            })
+    }
+}
+
+/// One guest id must not have two meanings.
+fn check_apart(ranges: &[IdRange]) -> Result<(), IdMapError> {
+    let mut spans: Vec<(u64, u64)> = ranges
+        .iter()
+        .map(|range| {
+            (
+                u64::from(range.guest),
+                u64::from(range.guest) + u64::from(range.count),
+            )
+        })
+        .collect();
+    spans.sort_unstable();
+    if spans.windows(2).any(|pair| pair[0].1 > pair[1].0) {
+        return Err(IdMapError("two ranges cover the same id of the image"));
+    }
+    Ok(())
+}
+
+/// Why a mapping makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdMapError(&'static str);
+
+impl fmt::Display for IdMapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for IdMapError {}
+
+impl FromStr for IdMapping {
+    type Err = IdMapError;
+
+    /// `1000` (everything is 1000's) or `GUEST:HOST:COUNT`, the order that podman has.
+    fn from_str(text: &str) -> Result<Self, IdMapError> {
+        let wrong = IdMapError("expected an id, or GUEST:HOST:COUNT");
+        let number = |part: &str| part.parse::<u32>().map_err(|_| wrong.clone());
+        let parts: Vec<&str> = text.split(':').collect();
+        match parts.as_slice() {
+            [id] => Ok(Self::Fixed(number(id)?)),
+            [guest, host, count] => {
+                let range = IdRange {
+                    guest: number(guest)?,
+                    host: number(host)?,
+                    count: number(count)?,
+                };
+                let fits = |first: u32| first.checked_add(range.count.saturating_sub(1)).is_some();
+                if range.count == 0 || !fits(range.guest) || !fits(range.host) {
+                    return Err(IdMapError("range of ids is empty, or ends past 4294967295"));
+                }
+                Ok(Self::Ranges(vec![range]))
+            }
+            _ => Err(wrong),
+        }
+    }
+}
+
+/// `struct posix_acl_xattr_header` and `posix_acl_xattr_entry` of `linux/posix_acl_xattr.h`, little
+/// endian: a version, then entries of tag, permissions and id.
+const ACL_VERSION: u32 = 2;
+const ACL_HEADER_LEN: usize = 4;
+const ACL_ENTRY_LEN: usize = 8;
+const ACL_TAG_USER: u16 = 0x02;
+const ACL_TAG_GROUP: u16 = 0x08;
+
+impl IdMap {
+    /// Whether it changes anything.
+    pub fn is_identity(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Maps the ids within an ACL. What has not the form of one stays as it is: the kernel refuses
+    /// it by itself.
+    pub(crate) fn map_acl(&self, value: &mut [u8]) {
+        let Some((header, entries)) = value.split_at_mut_checked(ACL_HEADER_LEN) else {
+            return;
+        };
+        if *header != ACL_VERSION.to_le_bytes() {
+            return;
+        }
+        for entry in entries.chunks_exact_mut(ACL_ENTRY_LEN) {
+            let [tag_low, tag_high, _, _, id @ ..] = entry else {
+                return;
+            };
+            let mapping = match u16::from_le_bytes([*tag_low, *tag_high]) {
+                ACL_TAG_USER => &self.uid,
+                ACL_TAG_GROUP => &self.gid,
+                _ => continue,
+            };
+            if let Ok(bytes) = <[u8; 4]>::try_from(&*id) {
+                id.copy_from_slice(&mapping.map(u32::from_le_bytes(bytes)).to_le_bytes());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(texts: &[&str]) -> Result<IdMapping, IdMapError> {
+        let parts: Result<Vec<IdMapping>, _> = texts.iter().map(|text| text.parse()).collect();
+        IdMapping::merge(parts?)
+    }
+
+    #[test]
+    fn maps_nothing_everything_or_ranges() {
+        assert_eq!(parse(&[]).unwrap().map(5), 5);
+        assert_eq!(parse(&["1000"]).unwrap().map(5), 1000);
+        let ranges = parse(&["0:1000:1", "1:100000:65535"]).unwrap();
+        assert_eq!(ranges.map(0), 1000);
+        assert_eq!(ranges.map(1), 100_000);
+        assert_eq!(ranges.map(65535), 165_534);
+        assert_eq!(ranges.map(65536), OVERFLOW_ID);
+    }
+
+    #[test]
+    fn the_highest_id_can_be_mapped() {
+        let top = parse(&["4294967295:4294967295:1"]).unwrap();
+        assert_eq!(top.map(u32::MAX), u32::MAX);
+        assert_eq!(top.map(0), OVERFLOW_ID);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for texts in [
+            &["x"][..],
+            &["1:2"],
+            &["1:2:3:4"],
+            &["0:0:0"],
+            &["4294967295:0:2"],
+            &["0:4294967295:2"],
+            &["-1"],
+            &["1000", "0:0:1"],
+            &["1000", "1001"],
+            &["0:0:10", "9:100:1"],
+        ] {
+            assert!(parse(texts).is_err(), "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn ids_in_an_acl_are_mapped_too() {
+        let map = IdMap {
+            uid: "0:100000:1000".parse().unwrap(),
+            gid: "7".parse().unwrap(),
+        };
+        let entry =
+            |tag: u16, id: u32| [&tag.to_le_bytes()[..], &[7, 0], &id.to_le_bytes()].concat();
+        let acl = |user: u32, group: u32| {
+            [
+                ACL_VERSION.to_le_bytes().to_vec(),
+                entry(0x01, u32::MAX),
+                entry(ACL_TAG_USER, user),
+                entry(ACL_TAG_GROUP, group),
+                entry(0x20, u32::MAX),
+            ]
+            .concat()
+        };
+        let mut value = acl(5, 50);
+        map.map_acl(&mut value);
+        assert_eq!(value, acl(100_005, 7));
+        for mut odd in [vec![], vec![1, 2], vec![9; 20], acl(5, 50)[..14].to_vec()] {
+            map.map_acl(&mut odd);
+        }
+    }
+}

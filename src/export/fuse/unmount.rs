@@ -1,0 +1,173 @@
+//! Taking a mount of ours away, and telling who holds it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::device::{self, Laziness};
+use super::mount_table::{KIND, MountEntry, lossy, mounts};
+use super::presence::Watch;
+use crate::{Error, ErrorKind, Result};
+
+/// How long an unmount waits for the server to end: what it has to do then takes milliseconds.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How many of those who use a mount are named.
+const MOST_USERS_NAMED: usize = 5;
+
+/// How an unmount went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unmounted {
+    /// The mount is gone, and so is the process that served it: the image is free.
+    Completely,
+    /// The mount is gone from the tree, but somebody still uses it, or its server was not seen
+    /// to end.
+    ServerMayRun,
+}
+
+/// Unmounts the diskfs mount at `mountpoint` and waits for its server to end.
+///
+/// # Errors
+/// `Invalid` when something else or nothing is mounted there; `Locked` when it is in use, with
+/// those who use it.
+pub fn unmount(mountpoint: &Path, laziness: Laziness) -> Result<Unmounted> {
+    let mount = find(mountpoint).map_err(|error| error.in_file(mountpoint))?;
+    let watch = Watch::begin(mount.id);
+    device::unmount(&mount.mountpoint, laziness).map_err(|error| {
+        let error = match error.kind() {
+            ErrorKind::Locked => name_users(&mount.mountpoint),
+            _ => error,
+        };
+        error.in_file(mountpoint)
+    })?;
+    let timeout = match laziness {
+        Laziness::Refuse => SERVER_TIMEOUT,
+        // It ends when its last user does.
+        Laziness::Detach => Duration::from_millis(200),
+    };
+    let ended = watch.is_none_or(|watch| watch.wait(timeout));
+    Ok(if ended {
+        Unmounted::Completely
+    } else {
+        Unmounted::ServerMayRun
+    })
+}
+
+fn find(mountpoint: &Path) -> Result<MountEntry> {
+    let path = absolute(mountpoint)?;
+    let mount = mounts()?
+        .into_iter()
+        .rfind(|mount| mount.mountpoint == path);
+    match mount {
+        Some(mount) if mount.kind == KIND => Ok(mount),
+        Some(mount) => {
+            let reason = format!("holds a mount of type {}, not one of diskfs", mount.kind);
+            Err(Error::new(ErrorKind::Invalid, reason).with_hint("use umount(8)"))
+        }
+        None => Err(Error::new(ErrorKind::Invalid, "is not a mountpoint")),
+    }
+}
+
+/// The path as the mount table has it. A dead mount can't be looked into, so only what is above
+/// the mountpoint is resolved.
+fn absolute(mountpoint: &Path) -> Result<PathBuf> {
+    let Some(name) = mountpoint.file_name() else {
+        return Ok(fs::canonicalize(mountpoint)?);
+    };
+    let is_link = fs::symlink_metadata(mountpoint).is_ok_and(|m| m.is_symlink());
+    if is_link {
+        return Ok(fs::canonicalize(mountpoint)?);
+    }
+    let parent = match mountpoint.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    Ok(fs::canonicalize(parent)?.join(name))
+}
+
+fn name_users(mountpoint: &Path) -> Error {
+    let users = users(mountpoint);
+    let reason = match users.as_slice() {
+        [] => "is in use".to_owned(),
+        some => {
+            let named: Vec<&str> = some
+                .iter()
+                .take(MOST_USERS_NAMED)
+                .map(String::as_str)
+                .collect();
+            let more = some.len().saturating_sub(MOST_USERS_NAMED);
+            let more = if more > 0 {
+                format!(" and {more} more")
+            } else {
+                String::new()
+            };
+            format!("is in use by {}{more}", named.join(", "))
+        }
+    };
+    Error::new(ErrorKind::Locked, reason).with_hint("end them, or use --lazy")
+}
+
+/// The processes that use something below `mountpoint`, as far as we may see into them:
+/// `bash (pid 123)`.
+fn users(mountpoint: &Path) -> Vec<String> {
+    let Ok(processes) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    processes
+        .filter_map(|process| {
+            let process = process.ok()?;
+            let pid: u32 = process.file_name().to_str()?.parse().ok()?;
+            let uses = uses(&process.path(), mountpoint);
+            let name = || fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            uses.then(|| format!("{} (pid {pid})", name().trim()))
+        })
+        .collect()
+}
+
+fn uses(process: &Path, mountpoint: &Path) -> bool {
+    let own = ["cwd", "root", "exe"].map(|link| process.join(link));
+    let open = fs::read_dir(process.join("fd")).into_iter().flatten();
+    let open = open.filter_map(|fd| Some(fd.ok()?.path()));
+    own.into_iter()
+        .chain(open)
+        .any(|link| fs::read_link(link).is_ok_and(|target| target.starts_with(mountpoint)))
+        || maps(process, mountpoint)
+}
+
+/// Whether a file below the mountpoint is mapped: a program or a library that runs from there.
+fn maps(process: &Path, mountpoint: &Path) -> bool {
+    let maps = fs::read(process.join("maps")).unwrap_or_default();
+    maps.split(|&byte| byte == b'\n').any(|line| {
+        let path = line
+            .iter()
+            .position(|&byte| byte == b'/')
+            .map(|at| &line[at..]);
+        path.is_some_and(|path| {
+            Path::new(&OsString::from(lossy(std::ffi::OsStr::from_bytes(path))))
+                .starts_with(mountpoint)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_mounts_of_ours_are_taken_away() {
+        let error = unmount(Path::new("/proc"), Laziness::Refuse).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.reason().contains("type proc"), "{}", error.reason());
+        let error = unmount(Path::new("/etc"), Laziness::Refuse).unwrap_err();
+        assert_eq!(error.reason(), "is not a mountpoint");
+    }
+
+    #[test]
+    fn those_who_use_a_place_are_found() {
+        let here = std::env::current_dir().unwrap();
+        let me = format!("(pid {})", std::process::id());
+        assert!(users(&here).iter().any(|user| user.ends_with(&me)));
+    }
+}
