@@ -1,1 +1,76 @@
-//! See `DESIGN.md`.
+//! Disk image formats as block devices: raw and qcow2.
+//!
+//! [`Image::open`] takes a path and gives back the guest's disk as a [`BlockRead`]: whatever the
+//! image is made of (clusters, compressed clusters, a chain of backing files, an external data
+//! file, an internal snapshot), a read at a guest offset gives the guest's bytes, from any number
+//! of threads at once.
+//!
+//! * [`Format`], [`probe`]: which format it is, from its first bytes;
+//! * [`Gate`]: which files an image may name;
+//! * [`Share`]: the locks that keep diskfs and a running QEMU out of each other's way;
+//! * [`ImageSpec`]: an image as the user spells it, `disk.qcow2,snapshot=before`;
+//! * [`Description`], [`Image::map`]: what `qemu-img info` and `qemu-img map` tell.
+//!
+//! ```
+//! use diskfs_image::{Format, Image, OpenOptions};
+//!
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("disk.raw");
+//! # std::fs::write(&path, vec![7; 4096])?;
+//! let image = Image::open(&path, &OpenOptions { format: Some(Format::Raw), ..Default::default() })?;
+//! let disk = image.device();
+//! let mut sector = [0; 512];
+//! disk.read_at(1024, &mut sector)?;
+//! assert_eq!(sector, [7; 512]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Errors
+//!
+//! [`diskfs_block::Error`] with the file and the byte: [`Corrupt`] for an image that contradicts
+//! its specification, [`Unsupported`] for formats and features that are not done here, [`Denied`]
+//! for a file that the gate keeps shut, [`Locked`] for an image that somebody writes to.
+//!
+//! # Limits
+//!
+//! Images are hostile: every count and size that one holds is checked against its file and a limit
+//! before anything is allocated; the limits stand beside what they limit, with their reason.
+//!
+//! [`BlockRead`]: diskfs_block::BlockRead
+//! [`Corrupt`]: diskfs_block::ErrorKind::Corrupt
+//! [`Unsupported`]: diskfs_block::ErrorKind::Unsupported
+//! [`Denied`]: diskfs_block::ErrorKind::Denied
+//! [`Locked`]: diskfs_block::ErrorKind::Locked
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
+
+mod description;
+mod format;
+mod gate;
+mod image;
+mod lock;
+mod map;
+mod node;
+mod numbers;
+mod ofd;
+mod open;
+mod options;
+pub mod probe;
+mod qcow2;
+mod raw;
+mod spec;
+
+pub use description::{Bitmap, BitmapState, Compression, Description, Qcow2Details, Snapshot};
+pub use format::Format;
+pub use gate::Gate;
+pub use image::Image;
+pub use map::{Map, MapEntry};
+pub use options::{OpenOptions, Share};
+pub use spec::ImageSpec;

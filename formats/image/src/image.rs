@@ -1,0 +1,91 @@
+//! An opened image.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use diskfs_block::{BlockRead, Result};
+
+use crate::description::Description;
+use crate::map::Map;
+use crate::node::Node;
+use crate::open::{Opener, Source};
+use crate::{ImageSpec, OpenOptions};
+
+/// An image, open for reading, with every file that it is made of.
+///
+/// Reads are parallel. The files stay open and locked until the image and every
+/// [`device`](Self::device) of it are dropped.
+#[derive(Debug)]
+pub struct Image {
+    node: Arc<Node>,
+    description: Description,
+}
+
+impl Image {
+    /// Opens the image at `path`, and the files that it names as far as the gate lets them
+    /// through.
+    ///
+    /// # Errors
+    /// [`NotFound`] for a file or snapshot that is not there; [`Unsupported`] for another format or
+    /// a feature that is not done here; [`Corrupt`] for an image that contradicts its specification;
+    /// [`Denied`] for a file that the gate keeps shut; [`Locked`] when somebody writes to one of
+    /// the files; [`Io`].
+    ///
+    /// [`NotFound`]: diskfs_block::ErrorKind::NotFound
+    /// [`Unsupported`]: diskfs_block::ErrorKind::Unsupported
+    /// [`Corrupt`]: diskfs_block::ErrorKind::Corrupt
+    /// [`Denied`]: diskfs_block::ErrorKind::Denied
+    /// [`Locked`]: diskfs_block::ErrorKind::Locked
+    /// [`Io`]: diskfs_block::ErrorKind::Io
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
+        Opener::new(options)?.open_top(path).map(Self::from_parts)
+    }
+
+    /// Opens an image as the user spelled it, with the spec's options over `options`.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_spec(spec: &ImageSpec, options: &OpenOptions) -> Result<Self> {
+        Self::open(&spec.path, &spec.options_over(options))
+    }
+
+    /// Opens an image that is not a file by itself: in memory, behind a network, inside another
+    /// image. There is nothing to lock, and files that it names are looked for in the current
+    /// directory, if the gate is open at all.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_device(device: Arc<dyn BlockRead>, options: &OpenOptions) -> Result<Self> {
+        let source = Source {
+            path: PathBuf::from("device"),
+            device,
+            allocated_bytes: None,
+            warnings: Vec::new(),
+        };
+        Opener::new(options)?
+            .open_source(source)
+            .map(Self::from_parts)
+    }
+
+    fn from_parts((node, description): (Node, Description)) -> Self {
+        Self {
+            node: Arc::new(node),
+            description,
+        }
+    }
+
+    /// The guest's disk.
+    pub fn device(&self) -> Arc<dyn BlockRead> {
+        Arc::clone(&self.node) as Arc<dyn BlockRead>
+    }
+
+    /// What the image says about itself.
+    pub const fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// How the guest's disk is stored, run by run, as `qemu-img map --output=json` tells it.
+    pub fn map(&self) -> Map {
+        Map::new(Arc::clone(&self.node))
+    }
+}

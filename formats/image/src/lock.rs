@@ -1,0 +1,130 @@
+//! QEMU's image locks.
+//!
+//! Every program that opens an image states on two bytes of the file for each permission what it
+//! does and what it cannot bear others to do: a shared lock on `100 + bit` says "I use this", one
+//! on `200 + bit` says "others must not". It locks its own bytes first and then asks whether
+//! anybody holds a byte that contradicts them. Locks belong to the open file, so they end with it.
+//!
+//! Observed with qemu-img 10.0: a reader, of an image or of a backing file, holds 100, 201 and 203,
+//! and looks at 200, 101 and 103; a writer also holds 101 and 103.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use diskfs_block::{Error, ErrorKind, Result};
+use rustix::io::Errno;
+
+use crate::Share;
+use crate::ofd;
+
+/// "I use this permission".
+const USED_BASE: u64 = 100;
+/// "Others must not use this permission".
+const UNSHARED_BASE: u64 = 200;
+
+/// The permissions, by their bit.
+const CONSISTENT_READ: u64 = 0;
+const WRITE: u64 = 1;
+const RESIZE: u64 = 3;
+
+/// What came of locking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Locked {
+    /// Held until the file is closed.
+    Yes,
+    /// Not asked for.
+    NotWanted,
+    /// The host's filesystem has no locks.
+    NotPossible,
+}
+
+/// Locks `file` for reading and fails when somebody writes to it.
+pub(crate) fn lock_for_reading(file: &impl AsFd, path: &Path, share: Share) -> Result<Locked> {
+    if share == Share::Force {
+        return Ok(Locked::NotWanted);
+    }
+    match try_lock(file) {
+        Ok(None) => Ok(Locked::Yes),
+        Ok(Some(reason)) => Err(Error::new(ErrorKind::Locked, reason)
+            .in_file(path)
+            .hint("stop the virtual machine, or give --force-share to read it anyway")),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => {
+            Ok(Locked::NotPossible)
+        }
+        Err(e) => Err(Error::from(e).in_file(path)),
+    }
+}
+
+/// Takes the locks; `Some` says who is in the way.
+fn try_lock(file: &impl AsFd) -> std::result::Result<Option<&'static str>, Errno> {
+    for byte in [
+        USED_BASE.saturating_add(CONSISTENT_READ),
+        UNSHARED_BASE.saturating_add(WRITE),
+        UNSHARED_BASE.saturating_add(RESIZE),
+    ] {
+        match ofd::lock_shared(file, byte) {
+            // QEMU never locks exclusively, but others may.
+            Err(Errno::AGAIN | Errno::ACCESS) => {
+                return Ok(Some("in use by another process (it has locked the image)"));
+            }
+            other => other?,
+        }
+    }
+    if ofd::is_locked(file, UNSHARED_BASE.saturating_add(CONSISTENT_READ))? {
+        return Ok(Some(
+            "in use by another process (it lets nobody read the image)",
+        ));
+    }
+    for permission in [WRITE, RESIZE] {
+        if ofd::is_locked(file, USED_BASE.saturating_add(permission))? {
+            return Ok(Some("in use by another process (it writes to the image)"));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    fn open(path: &Path) -> File {
+        File::options().read(true).write(true).open(path).unwrap()
+    }
+
+    #[test]
+    fn readers_coexist_and_a_writer_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        std::fs::write(&path, b"x").unwrap();
+        let (a, b, writer) = (open(&path), open(&path), open(&path));
+        let lock = |file: &File| lock_for_reading(file, &path, Share::Readers);
+        if lock(&a).unwrap() == Locked::NotPossible {
+            return; // A host filesystem without locks.
+        }
+        assert_eq!(lock(&b).unwrap(), Locked::Yes);
+        // What a writer looks at before it starts:
+        assert!(ofd::is_locked(&writer, 201).unwrap());
+        ofd::lock_shared(&writer, 101).unwrap();
+        let e = lock(&open(&path)).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Locked);
+        assert!(e.to_string().contains("--force-share"), "{e}");
+        let forced = lock_for_reading(&open(&path), &path, Share::Force);
+        assert_eq!(forced.unwrap(), Locked::NotWanted);
+        drop((a, b));
+        assert!(!ofd::is_locked(&writer, 201).unwrap());
+    }
+
+    #[test]
+    fn a_process_that_shares_no_reading_is_honoured() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        std::fs::write(&path, b"x").unwrap();
+        let other = open(&path);
+        if ofd::lock_shared(&other, 200).is_err() {
+            return;
+        }
+        let e = lock_for_reading(&open(&path), &path, Share::Readers).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Locked);
+    }
+}

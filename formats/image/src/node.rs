@@ -1,0 +1,110 @@
+//! An opened image of a chain.
+
+use diskfs_block::{BlockRead, Extent, ExtentKind, Result, check_bounds};
+
+use crate::numbers::to_u64;
+use crate::qcow2::Qcow2;
+use crate::raw::Raw;
+
+/// One image with everything behind it.
+#[derive(Debug)]
+pub(crate) enum Node {
+    Raw(Raw),
+    Qcow2(Qcow2),
+}
+
+/// How a run of the guest's disk is stored, as `qemu-img map` tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Status {
+    pub(crate) len_bytes: u64,
+    /// How far down the chain the answer was found.
+    pub(crate) depth: u32,
+    /// Allocated somewhere in the chain.
+    pub(crate) present: bool,
+    pub(crate) zero: bool,
+    pub(crate) data: bool,
+    pub(crate) compressed: bool,
+    pub(crate) host_offset: Option<u64>,
+}
+
+impl Status {
+    pub(crate) const fn kind(&self) -> ExtentKind {
+        if !self.present {
+            ExtentKind::Unallocated
+        } else if self.zero {
+            ExtentKind::Zero
+        } else {
+            ExtentKind::Data
+        }
+    }
+}
+
+impl Node {
+    /// The run from `offset` on, which lies within the disk; of at most `max_len` bytes.
+    pub(crate) fn status_at(&self, offset: u64, max_len: u64) -> Result<Status> {
+        match self {
+            Self::Raw(raw) => raw.status_at(offset, max_len),
+            Self::Qcow2(qcow2) => qcow2.status_at(offset, max_len),
+        }
+    }
+}
+
+/// At most this many runs are merged into one answer of `extent_at`, so that its cost is bounded
+/// in an image of many small runs; callers that want more ask again.
+const MERGE_MAX: u32 = 64;
+
+impl BlockRead for Node {
+    fn size_bytes(&self) -> u64 {
+        match self {
+            Self::Raw(raw) => raw.size_bytes(),
+            Self::Qcow2(qcow2) => qcow2.size_bytes(),
+        }
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        check_bounds(offset, to_u64(buf.len()), self.size_bytes())?;
+        match self {
+            Self::Raw(raw) => raw.read_at(offset, buf),
+            Self::Qcow2(qcow2) => qcow2.read_at(offset, buf),
+        }
+    }
+
+    fn extent_at(&self, offset: u64) -> Result<Extent> {
+        check_bounds(offset, 1, self.size_bytes())?;
+        let end = self.size_bytes();
+        let first = self.status_at(offset, end.saturating_sub(offset))?;
+        let mut at = offset.saturating_add(first.len_bytes);
+        for _ in 0..MERGE_MAX {
+            if at >= end {
+                break;
+            }
+            let next = self.status_at(at, end.saturating_sub(at))?;
+            if next.kind() != first.kind() {
+                break;
+            }
+            at = at.saturating_add(next.len_bytes);
+        }
+        Ok(Extent {
+            len_bytes: at.saturating_sub(offset),
+            kind: first.kind(),
+        })
+    }
+
+    fn block_size(&self) -> u32 {
+        match self {
+            Self::Raw(raw) => raw.block_size(),
+            Self::Qcow2(qcow2) => qcow2.block_size(),
+        }
+    }
+
+    fn will_need(&self, offset: u64, len_bytes: u64) {
+        let len_bytes = len_bytes.min(self.size_bytes().saturating_sub(offset));
+        if len_bytes == 0 {
+            return;
+        }
+        match self {
+            Self::Raw(raw) => raw.will_need(offset, len_bytes),
+            Self::Qcow2(qcow2) => qcow2.will_need(offset, len_bytes),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Arithmetic on sizes, each operation with the reason why it cannot go wrong.
+
+/// A length in memory as bytes; a usize is at most 64 bits wide.
+pub(crate) fn to_u64(len: usize) -> u64 {
+    u64::try_from(len).unwrap_or(u64::MAX)
+}
+
+/// A length in bytes as one in memory. What does not fit saturates, and is refused by the length
+/// check or the allocation that follows.
+pub(crate) fn to_usize(len_bytes: u64) -> usize {
+    usize::try_from(len_bytes).unwrap_or(usize::MAX)
+}
+
+/// `2^bits`, or zero past the width.
+pub(crate) const fn power_of_two(bits: u32) -> u64 {
+    match 1_u64.checked_shl(bits) {
+        Some(power) => power,
+        None => 0,
+    }
+}
+
+/// `value / 2^bits`.
+pub(crate) const fn shift_right(value: u64, bits: u32) -> u64 {
+    match value.checked_shr(bits) {
+        Some(shifted) => shifted,
+        None => 0,
+    }
+}
+
+/// `value * 2^bits`, or `None` when that does not fit.
+pub(crate) const fn shift_left(value: u64, bits: u32) -> Option<u64> {
+    value.checked_mul(power_of_two(bits))
+}
+
+/// `value % 2^bits`.
+pub(crate) const fn low_bits(value: u64, bits: u32) -> u64 {
+    value & power_of_two(bits).wrapping_sub(1)
+}
+
+/// `value` rounded up to a multiple of `2^bits`, saturating.
+pub(crate) const fn round_up(value: u64, bits: u32) -> u64 {
+    let mask = power_of_two(bits).wrapping_sub(1);
+    value.saturating_add(mask) & !mask
+}
+
+/// The `index`th of `bits` bits wide.
+pub(crate) const fn has_bit(value: u64, index: u32) -> bool {
+    low_bits(shift_right(value, index), 1) == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edges() {
+        assert_eq!(shift_right(u64::MAX, 64), 0);
+        assert_eq!(shift_left(1, 63), Some(1 << 63));
+        assert_eq!(shift_left(2, 63), None);
+        assert_eq!(low_bits(0x1234, 8), 0x34);
+        assert_eq!(round_up(1, 9), 512);
+        assert_eq!(round_up(512, 9), 512);
+        assert!(has_bit(1 << 63, 63) && !has_bit(1 << 63, 62));
+    }
+}

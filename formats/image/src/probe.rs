@@ -1,0 +1,111 @@
+//! Which format an image has, from its first bytes.
+//!
+//! Probing trusts the content, and a guest writes the content of its own raw disk. So a probed raw
+//! image must never get the magic of another format (see
+//! [`Description::probed`](crate::Description)), and a file that an image names is never probed.
+
+use diskfs_block::{BlockRead, Error, Result};
+
+use crate::Format;
+use crate::numbers::{to_u64, to_usize};
+
+/// What is looked at: the magics of all formats below are in the first 512 bytes.
+pub const HEAD_BYTES: usize = 512;
+
+/// The format of `device`: qcow2, raw, or an error that names a format which is not read.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`](diskfs_block::ErrorKind::Unsupported) for the magic of another image
+/// format; else as [`BlockRead::read_at`].
+pub fn probe(device: &dyn BlockRead) -> Result<Format> {
+    let mut head = [0; HEAD_BYTES];
+    let len = to_usize(device.size_bytes().min(to_u64(HEAD_BYTES)));
+    let head = head.get_mut(..len).unwrap_or_default();
+    device.read_at(0, head)?;
+    of_head(head)
+}
+
+/// As [`probe`], from the first [`HEAD_BYTES`] bytes.
+///
+/// # Errors
+/// As [`probe`].
+pub fn of_head(head: &[u8]) -> Result<Format> {
+    if is_qcow2(head) {
+        return Ok(Format::Qcow2);
+    }
+    match foreign(head) {
+        None => Ok(Format::Raw),
+        Some(name) => Err(Error::unsupported(format!("image format {name} is not read"))
+            .hint("convert it with `qemu-img convert -O qcow2`, or give format=raw if it is a raw disk that only looks so")),
+    }
+}
+
+/// qcow2 begins with its magic and a version from 2 on; version 1 is another format.
+fn is_qcow2(head: &[u8]) -> bool {
+    head.starts_with(b"QFI\xfb") && !head.starts_with(b"QFI\xfb\0\0\0\x01")
+}
+
+/// The formats that must not be taken for raw disks, in a fixed order: name, where the magic is,
+/// and the magic.
+const FOREIGN: &[(&str, usize, &[u8])] = &[
+    ("qcow (version 1)", 0, b"QFI\xfb\0\0\0\x01"),
+    ("QED", 0, b"QED\0"),
+    ("VMDK", 0, b"KDMV"),
+    ("VMDK (COWD)", 0, b"COWD"),
+    ("VMDK (seSparse)", 0, b"\xbe\xba\xfe\xca\0\0\0\0"),
+    ("VMDK (descriptor)", 0, b"# Disk DescriptorFile"),
+    ("VHDX", 0, b"vhdxfile"),
+    // A fixed VHD has its footer at the end only: raw bytes with a sector behind them.
+    ("VHD", 0, b"conectix"),
+    ("VDI", 0x40, &[0x7f, 0x10, 0xda, 0xbe]),
+    ("Parallels", 0, b"WithoutFreeSpace"),
+    ("Parallels", 0, b"WithouFreSpacExt"),
+    ("Bochs", 0, b"Bochs Virtual HD Image"),
+    ("cloop", 0, b"#!/bin/sh\n#V2.0 Format\nmodprobe cloop"),
+];
+
+fn foreign(head: &[u8]) -> Option<&'static str> {
+    FOREIGN
+        .iter()
+        .find(|(_, at, magic)| head.get(*at..).is_some_and(|rest| rest.starts_with(magic)))
+        .map(|(name, _, _)| *name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use diskfs_block::ErrorKind;
+
+    #[test]
+    fn knows_its_formats() {
+        assert_eq!(of_head(b"QFI\xfb\0\0\0\x03").unwrap(), Format::Qcow2);
+        // A version to come is qcow2 still, and refused by name when it is opened.
+        assert_eq!(of_head(b"QFI\xfb\0\0\0\x09").unwrap(), Format::Qcow2);
+        for raw in [
+            &b""[..],
+            b"QFI",
+            &[0; 512],
+            b"LUKS\xba\xbe\0\x02",
+            b"\x55\xaa",
+        ] {
+            assert_eq!(of_head(raw).unwrap(), Format::Raw);
+        }
+    }
+
+    #[test]
+    fn names_what_it_does_not_read() {
+        for (name, at, magic) in FOREIGN {
+            let mut head = vec![0; 512];
+            head[*at..*at + magic.len()].copy_from_slice(magic);
+            let e = of_head(&head).unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::Unsupported);
+            assert!(e.to_string().contains(name), "{e}");
+            // Cut inside the magic, it is nothing.
+            assert_eq!(
+                of_head(&head[..at + magic.len() - 1]).is_ok(),
+                true,
+                "{name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The bitmap directory: specification, sections "Bitmaps extension" and "Bitmap directory".
+
+use diskfs_block::{BlockRead, Error, Result};
+use zerocopy::byteorder::big_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use crate::description::{Bitmap, BitmapState};
+use crate::numbers::{has_bit, power_of_two, to_u64};
+use crate::qcow2::header::Header;
+use crate::qcow2::table_reader::TableReader;
+use crate::qcow2::units::HostOffset;
+
+/// QEMU's limit (specification, "Bitmaps extension").
+const BITMAPS_MAX: u32 = 65535;
+/// The whole directory: QEMU's number of bitmaps at 256 bytes each.
+const DIRECTORY_MAX_BYTES: u64 = 16 << 20;
+/// QEMU's limit (specification, "Bitmap directory").
+const NAME_MAX_BYTES: u16 = 1023;
+
+#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawBitmap {
+    bitmap_table_offset: U64,
+    bitmap_table_size: U32,
+    flags: U32,
+    kind: u8,
+    granularity_bits: u8,
+    name_size: U16,
+    extra_data_size: U32,
+}
+
+/// A bitmap and where its table is.
+#[derive(Debug, Clone)]
+pub(crate) struct BitmapEntry {
+    pub(crate) bitmap: Bitmap,
+    pub(crate) table_at: HostOffset,
+    pub(crate) table_entries: u32,
+}
+
+/// The bitmaps of an image. A broken directory is no reason not to read the disk: it becomes a
+/// warning.
+pub(crate) fn list(
+    file: &dyn BlockRead,
+    header: &Header,
+    warnings: &mut Vec<String>,
+) -> Vec<Bitmap> {
+    if header.extensions.bitmaps.is_some() && !header.autoclear.bitmaps() {
+        warnings.push(
+            "was written to by a program that does not know bitmaps: its bitmaps are void"
+                .to_owned(),
+        );
+        return Vec::new();
+    }
+    match read(file, header) {
+        Ok(entries) => entries.into_iter().map(|entry| entry.bitmap).collect(),
+        Err(e) => {
+            warnings.push(format!("bitmaps cannot be listed: {e}"));
+            Vec::new()
+        }
+    }
+}
+
+/// Reads the directory.
+pub(crate) fn read(file: &dyn BlockRead, header: &Header) -> Result<Vec<BitmapEntry>> {
+    let Some(directory) = header.extensions.bitmaps else {
+        return Ok(Vec::new());
+    };
+    if directory.count > BITMAPS_MAX {
+        let reason = format!("{} bitmaps; QEMU's limit is {BITMAPS_MAX}", directory.count);
+        return Err(Error::corrupt(reason).at(directory.at.0));
+    }
+    let max_bytes = directory.size_bytes.min(DIRECTORY_MAX_BYTES);
+    let mut table = TableReader::new(file, directory.at, max_bytes, "bitmap directory");
+    (0..directory.count)
+        .map(|_| read_entry(&mut table))
+        .collect()
+}
+
+fn read_entry(table: &mut TableReader<'_>) -> Result<BitmapEntry> {
+    let at = table.at();
+    let bytes = table.take(to_u64(size_of::<RawBitmap>()))?;
+    let raw = RawBitmap::read_from_bytes(bytes)
+        .map_err(|_| Error::corrupt("bitmap directory entry is cut short").at(at.0))?;
+    raw.check().map_err(|e| e.at(at.0))?;
+    table.take(u64::from(raw.extra_data_size.get()))?;
+    let name = table.take(u64::from(raw.name_size.get()))?;
+    let name = String::from_utf8_lossy(name).into_owned();
+    table.align()?;
+    let flags = u64::from(raw.flags.get());
+    let (in_use, auto) = (has_bit(flags, 0), has_bit(flags, 1));
+    Ok(BitmapEntry {
+        bitmap: Bitmap {
+            name,
+            granularity_bytes: power_of_two(u32::from(raw.granularity_bits)),
+            state: if in_use {
+                BitmapState::Inconsistent
+            } else {
+                BitmapState::Consistent
+            },
+            recording: auto,
+        },
+        table_at: HostOffset(raw.bitmap_table_offset.get()),
+        table_entries: raw.bitmap_table_size.get(),
+    })
+}
+
+impl RawBitmap {
+    fn check(&self) -> Result<()> {
+        let name_size = self.name_size.get();
+        if name_size == 0 || name_size > NAME_MAX_BYTES {
+            let reason = format!("bitmap name of {name_size} bytes, not 1 to {NAME_MAX_BYTES}");
+            return Err(Error::corrupt(reason));
+        }
+        if self.granularity_bits > 63 {
+            let reason = format!("bitmap granularity is 2^{}", self.granularity_bits);
+            return Err(Error::corrupt(reason));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! The feature name table: specification, section "Feature name table".
+
+/// Which of the three fields a bit is in; the numbers are the table's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FeatureField {
+    Incompatible = 0,
+    Compatible = 1,
+    Autoclear = 2,
+}
+
+const ENTRY_LEN: usize = 48;
+/// One name for each bit of the three fields; a longer table repeats itself.
+const ENTRIES_MAX: usize = 3 * 64;
+
+/// The names that the image gives to feature bits.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FeatureNames(Vec<(u8, u8, String)>);
+
+impl FeatureNames {
+    /// An entry that is cut short at the end is ignored, as names are for messages only.
+    pub(crate) fn parse(bytes: &[u8]) -> Self {
+        Self(
+            bytes
+                .chunks_exact(ENTRY_LEN)
+                .take(ENTRIES_MAX)
+                .filter_map(|entry| {
+                    let (&[field, bit], name) = entry.split_first_chunk()?;
+                    let end = name.iter().position(|&b| b == 0).unwrap_or(name.len());
+                    let name = String::from_utf8_lossy(name.get(..end)?);
+                    Some((field, bit, name.escape_debug().to_string()))
+                })
+                .collect(),
+        )
+    }
+
+    /// The bit's name by the image, by the specification, or its number.
+    pub(crate) fn describe(&self, field: FeatureField, bit: u32) -> String {
+        let field_number = match field {
+            FeatureField::Incompatible => 0,
+            FeatureField::Compatible => 1,
+            FeatureField::Autoclear => 2,
+        };
+        let given = self
+            .0
+            .iter()
+            .find(|(f, b, name)| *f == field_number && u32::from(*b) == bit && !name.is_empty());
+        match (given, standard_name(field, bit)) {
+            (_, Some(name)) => name.to_owned(),
+            (Some((_, _, name)), None) => format!("{name} (bit {bit})"),
+            (None, None) => format!("bit {bit}"),
+        }
+    }
+}
+
+/// The names as QEMU writes them.
+const fn standard_name(field: FeatureField, bit: u32) -> Option<&'static str> {
+    Some(match (field, bit) {
+        (FeatureField::Incompatible, 0) => "dirty bit",
+        (FeatureField::Incompatible, 1) => "corrupt bit",
+        (FeatureField::Incompatible, 2) => "external data file",
+        (FeatureField::Incompatible, 3) => "compression type",
+        (FeatureField::Incompatible, 4) => "extended L2 entries",
+        (FeatureField::Compatible, 0) => "lazy refcounts",
+        (FeatureField::Autoclear, 0) => "bitmaps",
+        (FeatureField::Autoclear, 1) => "raw external data",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_from_the_table() {
+        let mut table = vec![0; 48 * 2 + 10];
+        table[0..2].copy_from_slice(&[0, 9]);
+        table[2..10].copy_from_slice(b"time\ntrv");
+        table[48..96].fill(b'x');
+        let names = FeatureNames::parse(&table);
+        assert_eq!(
+            names.describe(FeatureField::Incompatible, 9),
+            "time\\ntrv (bit 9)"
+        );
+        assert_eq!(names.describe(FeatureField::Compatible, 9), "bit 9");
+        assert_eq!(names.describe(FeatureField::Incompatible, 0), "dirty bit");
+    }
+}

@@ -1,0 +1,78 @@
+//! The three feature fields: specification, fields `incompatible_features`, `compatible_features`
+//! and `autoclear_features`.
+
+use diskfs_block::{Error, Result};
+
+use crate::numbers::has_bit;
+use crate::qcow2::feature_names::{FeatureField, FeatureNames};
+
+/// Bits that a program must know to open the image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Incompatible(pub(crate) u64);
+
+/// Bits that a program may ignore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Compatible(pub(crate) u64);
+
+/// Bits that a program which does not know them must clear when it writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Autoclear(pub(crate) u64);
+
+impl Incompatible {
+    /// Bits 0 to 4: dirty, corrupt, external data file, compression type, extended L2 entries.
+    const KNOWN: u64 = 0b1_1111;
+
+    pub(crate) const fn dirty(self) -> bool {
+        has_bit(self.0, 0)
+    }
+
+    pub(crate) const fn corrupt(self) -> bool {
+        has_bit(self.0, 1)
+    }
+
+    pub(crate) const fn external_data_file(self) -> bool {
+        has_bit(self.0, 2)
+    }
+
+    pub(crate) const fn compression_type(self) -> bool {
+        has_bit(self.0, 3)
+    }
+
+    pub(crate) const fn extended_l2(self) -> bool {
+        has_bit(self.0, 4)
+    }
+
+    /// Fails for unknown bits, by the name that the image itself gives for them.
+    pub(crate) fn refuse_unknown(self, names: &FeatureNames) -> Result<()> {
+        let unknown = self.0 & !Self::KNOWN;
+        if unknown == 0 {
+            return Ok(());
+        }
+        let list: Vec<_> = bits(unknown)
+            .map(|bit| names.describe(FeatureField::Incompatible, bit))
+            .collect();
+        let reason = format!("unknown incompatible feature: {}", list.join(", "));
+        Err(Error::unsupported(reason).at(72))
+    }
+}
+
+impl Compatible {
+    pub(crate) const fn lazy_refcounts(self) -> bool {
+        has_bit(self.0, 0)
+    }
+}
+
+impl Autoclear {
+    pub(crate) const fn bitmaps(self) -> bool {
+        has_bit(self.0, 0)
+    }
+
+    pub(crate) const fn raw_external_data(self) -> bool {
+        has_bit(self.0, 1)
+    }
+}
+
+/// The indices of the bits that are set.
+pub(crate) fn bits(field: u64) -> impl Iterator<Item = u32> {
+    (0..u64::BITS).filter(move |&bit| has_bit(field, bit))
+}

@@ -1,0 +1,407 @@
+//! The header: specification, section "Header".
+
+use diskfs_block::{BlockRead, Error, Result};
+use zerocopy::byteorder::big_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use crate::Compression;
+use crate::numbers::{low_bits, power_of_two, to_u64, to_usize};
+use crate::qcow2::features::{Autoclear, Compatible, Incompatible};
+use crate::qcow2::header_extensions::HeaderExtensions;
+use crate::qcow2::units::{Geometry, HostOffset, L2Layout};
+
+/// `QFI\xfb`.
+pub(crate) const MAGIC: [u8; 4] = *b"QFI\xfb";
+
+/// The L1 table in bytes: QEMU's limit (specification, field `size`); bounds what one image makes
+/// us read, and the virtual size.
+const L1_SIZE_MAX_BYTES: u64 = 32 << 20;
+/// The refcount table in bytes: QEMU's limit (specification, "Host cluster management").
+const REFCOUNT_TABLE_MAX_BYTES: u64 = 8 << 20;
+/// Internal snapshots: QEMU's limit.
+const SNAPSHOTS_MAX: u32 = 65536;
+/// The backing file's name in bytes (specification, field `backing_file_size`).
+const BACKING_NAME_MAX_BYTES: u32 = 1023;
+/// The cluster sizes that QEMU opens: 512 bytes to 2 MiB.
+const CLUSTER_BITS: std::ops::RangeInclusive<u32> = 9..=21;
+/// Extended L2 entries need at least 16 KiB (specification, field `cluster_bits`).
+const CLUSTER_BITS_MIN_EXTENDED: u32 = 14;
+/// How much of the image is read at first: the header and, in almost all images, its extensions.
+const FIRST_READ_BYTES: u64 = 4096;
+
+const V2_LEN: usize = 72;
+const V3_LEN_MIN: usize = 104;
+const COMPRESSION_TYPE_AT: usize = 104;
+
+/// Bytes 0 to 71, which both versions have.
+#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawHeaderV2 {
+    magic: [u8; 4],
+    version: U32,
+    backing_file_offset: U64,
+    backing_file_size: U32,
+    cluster_bits: U32,
+    size: U64,
+    crypt_method: U32,
+    l1_size: U32,
+    l1_table_offset: U64,
+    refcount_table_offset: U64,
+    refcount_table_clusters: U32,
+    nb_snapshots: U32,
+    snapshots_offset: U64,
+}
+
+/// Bytes 72 to 103, which version 3 adds.
+#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawHeaderV3 {
+    incompatible_features: U64,
+    compatible_features: U64,
+    autoclear_features: U64,
+    refcount_order: U32,
+    header_length: U32,
+}
+
+const _: () = assert!(size_of::<RawHeaderV2>() == V2_LEN);
+const _: () = assert!(size_of::<RawHeaderV2>() + size_of::<RawHeaderV3>() == V3_LEN_MIN);
+
+/// A contiguous table in the image file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) at: HostOffset,
+    /// 64-bit entries.
+    pub(crate) entries: u64,
+}
+
+impl Table {
+    pub(crate) const fn size_bytes(self) -> u64 {
+        self.entries.saturating_mul(8)
+    }
+}
+
+/// A header whose fields are in range and whose tables lie within the file.
+#[derive(Debug, Clone)]
+pub(crate) struct Header {
+    pub(crate) version: u32,
+    pub(crate) geometry: Geometry,
+    pub(crate) size_bytes: u64,
+    pub(crate) l1: Table,
+    pub(crate) refcount_table: Table,
+    pub(crate) refcount_order: u32,
+    pub(crate) snapshot_count: u32,
+    pub(crate) snapshots_at: HostOffset,
+    pub(crate) incompatible: Incompatible,
+    pub(crate) compatible: Compatible,
+    pub(crate) autoclear: Autoclear,
+    pub(crate) compression: Compression,
+    pub(crate) backing_name: Option<Vec<u8>>,
+    pub(crate) extensions: HeaderExtensions,
+}
+
+impl Header {
+    /// Reads and checks the header of the image in `file`.
+    pub(crate) fn read(file: &dyn BlockRead) -> Result<Self> {
+        let mut bytes = read_start(file, FIRST_READ_BYTES)?;
+        let fixed = Fixed::parse(&bytes)?;
+        let geometry = fixed.geometry()?;
+        let end_bytes = fixed.extensions_end(geometry)?;
+        if HeaderExtensions::parse(&bytes, fixed.header_length, end_bytes).is_err() {
+            // They go on past what was read, or are broken: the whole first cluster tells which.
+            bytes = read_start(file, geometry.cluster_size())?;
+        }
+        fixed.validate(file, &bytes, geometry, end_bytes)
+    }
+
+    /// The width of a reference count in bits.
+    pub(crate) const fn refcount_bits(&self) -> u64 {
+        power_of_two(self.refcount_order)
+    }
+}
+
+/// At most `len_bytes` from the start of the file.
+fn read_start(file: &dyn BlockRead, len_bytes: u64) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; to_usize(len_bytes.min(file.size_bytes()))];
+    file.read_at(0, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// The fixed-size part, as stored.
+struct Fixed {
+    v2: RawHeaderV2,
+    v3: Option<RawHeaderV3>,
+    compression_type: u8,
+    header_length: usize,
+}
+
+impl Fixed {
+    fn parse(bytes: &[u8]) -> Result<Self> {
+        let (v2, rest) = RawHeaderV2::read_from_prefix(bytes)
+            .map_err(|_| Error::corrupt("qcow2 header is cut short").at(to_u64(bytes.len())))?;
+        if v2.magic != MAGIC {
+            return Err(Error::corrupt("not a qcow2 image: its magic `QFI\\xfb` is missing").at(0));
+        }
+        match v2.version.get() {
+            2 => Ok(Self {
+                v2,
+                v3: None,
+                compression_type: 0,
+                header_length: V2_LEN,
+            }),
+            3 => Self::parse_v3(v2, rest, bytes),
+            version => {
+                let reason = format!("qcow2 version {version}; versions 2 and 3 are read");
+                Err(Error::unsupported(reason).at(4))
+            }
+        }
+    }
+
+    fn parse_v3(v2: RawHeaderV2, rest: &[u8], bytes: &[u8]) -> Result<Self> {
+        let (v3, _) = RawHeaderV3::read_from_prefix(rest)
+            .map_err(|_| Error::corrupt("qcow2 header is cut short").at(to_u64(bytes.len())))?;
+        let header_length = to_usize(u64::from(v3.header_length.get()));
+        if header_length < V3_LEN_MIN || !header_length.is_multiple_of(8) {
+            let reason =
+                format!("header length is {header_length}, not a multiple of 8 from 104 on");
+            return Err(Error::corrupt(reason).at(100));
+        }
+        let compression_type = if header_length > COMPRESSION_TYPE_AT {
+            bytes.get(COMPRESSION_TYPE_AT).copied().unwrap_or(0)
+        } else {
+            0
+        };
+        Ok(Self {
+            v2,
+            v3: Some(v3),
+            compression_type,
+            header_length,
+        })
+    }
+
+    fn incompatible(&self) -> Incompatible {
+        Incompatible(
+            self.v3
+                .as_ref()
+                .map_or(0, |v3| v3.incompatible_features.get()),
+        )
+    }
+
+    fn geometry(&self) -> Result<Geometry> {
+        let bits = self.v2.cluster_bits.get();
+        let (layout, min) = if self.incompatible().extended_l2() {
+            (L2Layout::Extended, CLUSTER_BITS_MIN_EXTENDED)
+        } else {
+            (L2Layout::Standard, *CLUSTER_BITS.start())
+        };
+        if bits < min || bits > *CLUSTER_BITS.end() {
+            let reason = format!("cluster size is 2^{bits} bytes, not 2^{min} to 2^21");
+            return Err(Error::corrupt(reason).at(20));
+        }
+        if self.header_length > to_usize(power_of_two(bits)) {
+            let reason = format!(
+                "header length {} exceeds the first cluster",
+                self.header_length
+            );
+            return Err(Error::corrupt(reason).at(100));
+        }
+        Ok(Geometry::new(bits, layout))
+    }
+
+    /// Extensions end where the backing file's name begins, or with the first cluster.
+    fn extensions_end(&self, geometry: Geometry) -> Result<usize> {
+        let name_at = self.v2.backing_file_offset.get();
+        if name_at == 0 {
+            return Ok(to_usize(geometry.cluster_size()));
+        }
+        if name_at > geometry.cluster_size() {
+            let reason = format!("backing file name at {name_at:#x}, not in the first cluster");
+            return Err(Error::corrupt(reason).at(8));
+        }
+        Ok(to_usize(name_at))
+    }
+
+    fn validate(
+        &self,
+        file: &dyn BlockRead,
+        first: &[u8],
+        geometry: Geometry,
+        extensions_end: usize,
+    ) -> Result<Header> {
+        let extensions = HeaderExtensions::parse(first, self.header_length, extensions_end)?;
+        let incompatible = self.incompatible();
+        incompatible.refuse_unknown(&extensions.feature_names)?;
+        self.refuse_encryption()?;
+        let (size_bytes, l1) = self.l1(file, geometry)?;
+        Ok(Header {
+            version: self.v2.version.get(),
+            geometry,
+            size_bytes,
+            l1,
+            refcount_table: self.refcount_table(geometry)?,
+            refcount_order: self.refcount_order()?,
+            snapshot_count: self.snapshot_count(geometry)?,
+            snapshots_at: HostOffset(self.v2.snapshots_offset.get()),
+            incompatible,
+            compatible: Compatible(
+                self.v3
+                    .as_ref()
+                    .map_or(0, |v3| v3.compatible_features.get()),
+            ),
+            autoclear: Autoclear(self.v3.as_ref().map_or(0, |v3| v3.autoclear_features.get())),
+            compression: self.compression()?,
+            backing_name: self.backing_name(first)?,
+            extensions,
+        })
+    }
+
+    fn refuse_encryption(&self) -> Result<()> {
+        let method = match self.v2.crypt_method.get() {
+            0 => return Ok(()),
+            1 => "AES".to_owned(),
+            2 => "LUKS".to_owned(),
+            other => {
+                let reason = format!("unknown encryption method {other}");
+                return Err(Error::corrupt(reason).at(32));
+            }
+        };
+        let reason = format!("image is encrypted ({method}), which is not read yet");
+        Err(Error::unsupported(reason)
+            .at(32)
+            .hint("decrypt it with `qemu-img convert` first"))
+    }
+
+    fn l1(&self, file: &dyn BlockRead, geometry: Geometry) -> Result<(u64, Table)> {
+        let size_bytes = self.v2.size.get();
+        let table = Table {
+            at: HostOffset(self.v2.l1_table_offset.get()),
+            entries: u64::from(self.v2.l1_size.get()),
+        };
+        check_l1(file, geometry, table, size_bytes)?;
+        Ok((size_bytes, table))
+    }
+
+    fn refcount_table(&self, geometry: Geometry) -> Result<Table> {
+        let at = self.v2.refcount_table_offset.get();
+        let size_bytes = u64::from(self.v2.refcount_table_clusters.get())
+            .saturating_mul(geometry.cluster_size());
+        if size_bytes > REFCOUNT_TABLE_MAX_BYTES {
+            let reason = format!(
+                "refcount table of {size_bytes} bytes; QEMU's limit is {REFCOUNT_TABLE_MAX_BYTES}"
+            );
+            return Err(Error::corrupt(reason).at(56));
+        }
+        if !geometry.is_cluster_aligned(at) {
+            let reason = format!("refcount table at {at:#x}, not at the start of a cluster");
+            return Err(Error::corrupt(reason).at(48));
+        }
+        Ok(Table {
+            at: HostOffset(at),
+            entries: size_bytes.checked_div(8).unwrap_or(0),
+        })
+    }
+
+    fn refcount_order(&self) -> Result<u32> {
+        // 16 bits in version 2 (specification, field `refcount_order`).
+        let order = self.v3.as_ref().map_or(4, |v3| v3.refcount_order.get());
+        if order > 6 {
+            let reason = format!("refcount order is {order}, not 0 to 6");
+            return Err(Error::corrupt(reason).at(96));
+        }
+        Ok(order)
+    }
+
+    fn snapshot_count(&self, geometry: Geometry) -> Result<u32> {
+        let count = self.v2.nb_snapshots.get();
+        if count > SNAPSHOTS_MAX {
+            let reason = format!("{count} snapshots; QEMU's limit is {SNAPSHOTS_MAX}");
+            return Err(Error::corrupt(reason).at(60));
+        }
+        let at = self.v2.snapshots_offset.get();
+        if count > 0 && !geometry.is_cluster_aligned(at) {
+            let reason = format!("snapshot table at {at:#x}, not at the start of a cluster");
+            return Err(Error::corrupt(reason).at(64));
+        }
+        Ok(count)
+    }
+
+    fn compression(&self) -> Result<Compression> {
+        match (
+            self.incompatible().compression_type(),
+            self.compression_type,
+        ) {
+            (false, 0) => Ok(Compression::Zlib),
+            (true, 1) => Ok(Compression::Zstd),
+            (true, 0) => Err(Error::corrupt(
+                "compression type is deflate, but its feature bit says that it is not",
+            )
+            .at(104)),
+            (false, other) => Err(Error::corrupt(format!(
+                "compression type is {other}, but its feature bit is not set"
+            ))
+            .at(104)),
+            (true, other) => {
+                Err(Error::unsupported(format!("unknown compression type {other}")).at(104))
+            }
+        }
+    }
+
+    fn backing_name(&self, first: &[u8]) -> Result<Option<Vec<u8>>> {
+        let at = self.v2.backing_file_offset.get();
+        let len = self.v2.backing_file_size.get();
+        if at == 0 || len == 0 {
+            return Ok(None);
+        }
+        if len > BACKING_NAME_MAX_BYTES {
+            let reason =
+                format!("backing file name of {len} bytes; the limit is {BACKING_NAME_MAX_BYTES}");
+            return Err(Error::corrupt(reason).at(16));
+        }
+        let start = to_usize(at);
+        let end = start.saturating_add(to_usize(u64::from(len)));
+        match first.get(start..end) {
+            Some(name) => Ok(Some(name.to_vec())),
+            None => Err(Error::corrupt("backing file name reaches past the first cluster").at(at)),
+        }
+    }
+}
+
+/// Checks an L1 table, the active one or a snapshot's, for a disk of `size_bytes`.
+pub(crate) fn check_l1(
+    file: &dyn BlockRead,
+    geometry: Geometry,
+    table: Table,
+    size_bytes: u64,
+) -> Result<()> {
+    let at = table.at.0;
+    if table.size_bytes() > L1_SIZE_MAX_BYTES {
+        let reason = format!(
+            "L1 table of {} entries; QEMU's limit is {}",
+            table.entries,
+            L1_SIZE_MAX_BYTES / 8
+        );
+        return Err(Error::corrupt(reason).at(36));
+    }
+    let needed = geometry.l1_entries_for(size_bytes);
+    if table.entries < needed {
+        let reason = format!(
+            "L1 table has {} entries, a disk of {size_bytes} bytes needs {needed}",
+            table.entries
+        );
+        return Err(Error::corrupt(reason).at(36));
+    }
+    if low_bits(at, geometry.cluster_bits()) != 0 {
+        let reason = format!("L1 table at {at:#x}, not at the start of a cluster");
+        return Err(Error::corrupt(reason).at(40));
+    }
+    // The table may be longer than the disk needs (saved machine state); only what the disk needs
+    // is read.
+    let end = at.checked_add(needed.saturating_mul(8));
+    if needed > 0 && end.is_none_or(|end| end > file.size_bytes()) {
+        let reason = format!(
+            "L1 table of {needed} entries reaches past the end of the file ({} bytes)",
+            file.size_bytes()
+        );
+        return Err(Error::corrupt(reason).at(at));
+    }
+    Ok(())
+}

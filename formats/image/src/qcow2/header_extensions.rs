@@ -1,0 +1,113 @@
+//! Header extensions: specification, section "Header extensions".
+
+use diskfs_block::{Error, Result};
+use zerocopy::byteorder::big_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use crate::numbers::to_u64;
+use crate::qcow2::feature_names::FeatureNames;
+use crate::qcow2::units::HostOffset;
+
+const END: u32 = 0;
+const BACKING_FORMAT: u32 = 0xe279_2aca;
+const FEATURE_NAMES: u32 = 0x6803_f857;
+const BITMAPS: u32 = 0x2385_2875;
+const DATA_FILE: u32 = 0x4441_5441;
+
+#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawExtension {
+    kind: U32,
+    length: U32,
+}
+
+/// Specification, section "Bitmaps extension".
+#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawBitmapsExtension {
+    nb_bitmaps: U32,
+    reserved: U32,
+    bitmap_directory_size: U64,
+    bitmap_directory_offset: U64,
+}
+
+/// Where the bitmap directory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BitmapDirectory {
+    pub(crate) count: u32,
+    pub(crate) at: HostOffset,
+    pub(crate) size_bytes: u64,
+}
+
+/// The extensions that matter here; others may be ignored.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct HeaderExtensions {
+    pub(crate) backing_format: Option<String>,
+    pub(crate) data_file: Option<Vec<u8>>,
+    pub(crate) feature_names: FeatureNames,
+    pub(crate) bitmaps: Option<BitmapDirectory>,
+}
+
+impl HeaderExtensions {
+    /// Parses the extensions between `start` and `end` of the first cluster, of which `bytes` is
+    /// as much as was read. Fails when they go on past `bytes`.
+    pub(crate) fn parse(bytes: &[u8], start: usize, end: usize) -> Result<Self> {
+        let mut found = Self::default();
+        let mut at = start;
+        while at < end {
+            let rest = bytes.get(at..).unwrap_or_default();
+            let Ok((raw, rest)) = RawExtension::read_from_prefix(rest) else {
+                // A version 2 image may end its extensions with the area itself.
+                return if end.saturating_sub(at) < size_of::<RawExtension>() {
+                    Ok(found)
+                } else {
+                    Err(cut_short(at))
+                };
+            };
+            if raw.kind.get() == END {
+                return Ok(found);
+            }
+            let data_at = at.saturating_add(size_of::<RawExtension>());
+            let len = usize::try_from(raw.length.get()).unwrap_or(usize::MAX);
+            if len > end.saturating_sub(data_at) {
+                let reason = format!(
+                    "header extension {:#010x} of {len} bytes reaches past the extension area",
+                    raw.kind.get()
+                );
+                return Err(Error::corrupt(reason).at(to_u64(at)));
+            }
+            let data = rest.get(..len).ok_or_else(|| cut_short(at))?;
+            found.take(raw.kind.get(), data, data_at)?;
+            at = data_at.saturating_add(len.next_multiple_of(8));
+        }
+        Ok(found)
+    }
+
+    fn take(&mut self, kind: u32, data: &[u8], at: usize) -> Result<()> {
+        match kind {
+            BACKING_FORMAT => {
+                self.backing_format = Some(String::from_utf8_lossy(data).into_owned());
+            }
+            DATA_FILE => self.data_file = Some(data.to_vec()),
+            FEATURE_NAMES => self.feature_names = FeatureNames::parse(data),
+            BITMAPS => {
+                let (raw, _) = RawBitmapsExtension::read_from_prefix(data).map_err(|_| {
+                    Error::corrupt("bitmaps extension is shorter than 24 bytes").at(to_u64(at))
+                })?;
+                self.bitmaps = Some(BitmapDirectory {
+                    count: raw.nb_bitmaps.get(),
+                    at: HostOffset(raw.bitmap_directory_offset.get()),
+                    size_bytes: raw.bitmap_directory_size.get(),
+                });
+            }
+            // Unknown ones can be ignored; the pointer to the encryption header goes with an
+            // encryption method, which the header refuses.
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn cut_short(at: usize) -> Error {
+    Error::corrupt("header extension is cut short").at(to_u64(at))
+}

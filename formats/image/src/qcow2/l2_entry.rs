@@ -1,0 +1,318 @@
+//! An entry of an L2 table: specification, sections "Cluster mapping" and "Extended L2 Entries".
+
+use diskfs_block::{Error, Result};
+
+use crate::numbers::{has_bit, low_bits, power_of_two, shift_left, shift_right};
+use crate::qcow2::units::{Geometry, HostOffset, L2Layout};
+
+/// Bits 9 to 55 of a standard descriptor.
+const OFFSET_MASK: u64 = 0x00ff_ffff_ffff_fe00;
+/// Bit 63: the cluster's refcount is exactly one.
+const COPIED: u64 = 1 << 63;
+/// Bit 62: a compressed cluster.
+const COMPRESSED: u64 = 1 << 62;
+/// Bit 0 of a standard descriptor: reads as zeroes.
+const ZERO: u64 = 1;
+
+/// What the rest of the image means for its L2 entries.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct L2Rules {
+    pub(crate) geometry: Geometry,
+    /// Zero clusters came with version 3.
+    pub(crate) zero_clusters: ZeroClusters,
+    pub(crate) data: DataPlace,
+}
+
+/// Whether bit 0 of a standard descriptor has a meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ZeroClusters {
+    Allowed,
+    Reserved,
+}
+
+/// Where guest clusters are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DataPlace {
+    /// In the image file itself.
+    Inside,
+    /// In an external data file, at the guest's own offsets.
+    External,
+}
+
+/// A decoded entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum L2Entry {
+    Standard(StandardCluster),
+    Compressed(CompressedCluster),
+}
+
+/// A cluster that is stored as it is, or not at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StandardCluster {
+    /// Where the cluster is stored, or would be.
+    pub(crate) host: Option<HostOffset>,
+    /// One bit per subcluster that is stored; all or none without subclusters.
+    pub(crate) allocated: u32,
+    /// One bit per subcluster that reads as zeroes.
+    pub(crate) zero: u32,
+}
+
+/// A cluster that is stored compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CompressedCluster {
+    pub(crate) host: HostOffset,
+    /// What is to be read from there: to the end of a sector, so usually more than needed.
+    pub(crate) len_bytes: u64,
+}
+
+/// How a subcluster is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SubclusterKind {
+    Data,
+    Zero,
+    Unallocated,
+}
+
+impl StandardCluster {
+    pub(crate) const fn kind_of(self, subcluster: u32) -> SubclusterKind {
+        if has_bit_of(self.allocated, subcluster) {
+            SubclusterKind::Data
+        } else if has_bit_of(self.zero, subcluster) {
+            SubclusterKind::Zero
+        } else {
+            SubclusterKind::Unallocated
+        }
+    }
+
+    /// How many subclusters from this one on are stored in the same way, itself included.
+    pub(crate) const fn run_from(self, subcluster: u32) -> u32 {
+        let same = match self.kind_of(subcluster) {
+            SubclusterKind::Data => self.allocated,
+            SubclusterKind::Zero => self.zero,
+            SubclusterKind::Unallocated => !(self.allocated | self.zero),
+        };
+        // Shifted in are zeroes, which end the run at the cluster's end.
+        match same.checked_shr(subcluster) {
+            Some(rest) => rest.trailing_ones(),
+            None => 0,
+        }
+    }
+}
+
+const fn has_bit_of(bitmap: u32, index: u32) -> bool {
+    match bitmap.checked_shr(index) {
+        Some(rest) => rest & 1 == 1,
+        None => false,
+    }
+}
+
+impl L2Entry {
+    /// Decodes an entry. `at` is where it is stored; `bitmap` is its second half, if it has one.
+    pub(crate) fn decode(
+        descriptor: u64,
+        bitmap: u64,
+        rules: L2Rules,
+        at: HostOffset,
+    ) -> Result<Self> {
+        if descriptor & COMPRESSED != 0 {
+            compressed(descriptor, rules, at).map(Self::Compressed)
+        } else {
+            standard(descriptor, bitmap, rules, at).map(Self::Standard)
+        }
+    }
+}
+
+fn corrupt(at: HostOffset, descriptor: u64, what: &str) -> Error {
+    Error::corrupt(format!("L2 entry {descriptor:#018x} {what}")).at(at.0)
+}
+
+fn standard(
+    descriptor: u64,
+    bitmap: u64,
+    rules: L2Rules,
+    at: HostOffset,
+) -> Result<StandardCluster> {
+    let zero_flag = match (rules.geometry.layout(), rules.zero_clusters) {
+        (L2Layout::Standard, ZeroClusters::Allowed) => ZERO,
+        _ => 0,
+    };
+    if descriptor & !(OFFSET_MASK | COPIED | zero_flag) != 0 {
+        return Err(corrupt(at, descriptor, "has reserved bits set"));
+    }
+    let offset = descriptor & OFFSET_MASK;
+    if !rules.geometry.is_cluster_aligned(offset) {
+        return Err(corrupt(
+            at,
+            descriptor,
+            "points into the middle of a cluster",
+        ));
+    }
+    // An external data file's first cluster is at 0 and tells itself from none by the flag.
+    let is_first_external = rules.data == DataPlace::External && descriptor & COPIED != 0;
+    let host = (offset != 0 || is_first_external).then_some(HostOffset(offset));
+    let (allocated, zero) = match rules.geometry.layout() {
+        L2Layout::Standard if descriptor & zero_flag != 0 => (0, u32::MAX),
+        L2Layout::Standard if host.is_some() => (u32::MAX, 0),
+        L2Layout::Standard => (0, 0),
+        L2Layout::Extended => (low_half(bitmap), low_half(shift_right(bitmap, 32))),
+    };
+    if allocated & zero != 0 {
+        return Err(corrupt(
+            at,
+            descriptor,
+            "has subclusters both allocated and zero",
+        ));
+    }
+    if allocated != 0 && host.is_none() {
+        return Err(corrupt(
+            at,
+            descriptor,
+            "has allocated subclusters but no cluster",
+        ));
+    }
+    Ok(StandardCluster {
+        host,
+        allocated,
+        zero,
+    })
+}
+
+fn low_half(bitmap: u64) -> u32 {
+    u32::try_from(low_bits(bitmap, 32)).unwrap_or(0)
+}
+
+fn compressed(descriptor: u64, rules: L2Rules, at: HostOffset) -> Result<CompressedCluster> {
+    if rules.data == DataPlace::External {
+        return Err(corrupt(
+            at,
+            descriptor,
+            "is compressed, which an image with an external data file cannot have",
+        ));
+    }
+    if has_bit(descriptor, 63) {
+        return Err(corrupt(at, descriptor, "has reserved bits set"));
+    }
+    // Specification, "Compressed Clusters Descriptor": x = 62 - (cluster_bits - 8).
+    let x = 62_u32.saturating_sub(rules.geometry.cluster_bits().saturating_sub(8));
+    let host = low_bits(descriptor, x);
+    if shift_right(host, 56) != 0 {
+        return Err(corrupt(at, descriptor, "has reserved bits set"));
+    }
+    let sectors_bits = 62_u32.saturating_sub(x);
+    let more_sectors = low_bits(shift_right(descriptor, x), sectors_bits);
+    let sectors_len = shift_left(more_sectors.saturating_add(1), 9).unwrap_or(0);
+    Ok(CompressedCluster {
+        host: HostOffset(host),
+        // At least one byte: an offset is less than a sector into its first sector.
+        len_bytes: sectors_len.saturating_sub(low_bits(host, 9)),
+    })
+}
+
+/// The longest that a compressed cluster's descriptor can say: for checks of what is allocated.
+pub(crate) const fn compressed_len_max(geometry: Geometry) -> u64 {
+    // 2^(cluster_bits - 8) sectors.
+    power_of_two(geometry.cluster_bits().saturating_add(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(bits: u32, layout: L2Layout) -> L2Rules {
+        L2Rules {
+            geometry: Geometry::new(bits, layout),
+            zero_clusters: ZeroClusters::Allowed,
+            data: DataPlace::Inside,
+        }
+    }
+
+    fn decode(descriptor: u64, bitmap: u64, rules: L2Rules) -> Result<L2Entry> {
+        L2Entry::decode(descriptor, bitmap, rules, HostOffset(0x40008))
+    }
+
+    fn standard(descriptor: u64, bitmap: u64, rules: L2Rules) -> StandardCluster {
+        match decode(descriptor, bitmap, rules).unwrap() {
+            L2Entry::Standard(cluster) => cluster,
+            L2Entry::Compressed(_) => panic!("compressed"),
+        }
+    }
+
+    #[test]
+    fn standard_clusters() {
+        let r = rules(16, L2Layout::Standard);
+        let c = standard(COPIED | 0x50000, 0, r);
+        assert_eq!(
+            (c.host, c.kind_of(0)),
+            (Some(HostOffset(0x50000)), SubclusterKind::Data)
+        );
+        assert_eq!(c.run_from(0), 32);
+        assert_eq!(standard(0, 0, r).kind_of(0), SubclusterKind::Unallocated);
+        assert_eq!(standard(1, 0, r).kind_of(31), SubclusterKind::Zero);
+        let zero_alloc = standard(0x50001, 0, r);
+        assert_eq!(zero_alloc.host, Some(HostOffset(0x50000)));
+        assert_eq!(zero_alloc.kind_of(0), SubclusterKind::Zero);
+    }
+
+    #[test]
+    fn reserved_bits_and_crooked_offsets_are_corrupt() {
+        let r = rules(16, L2Layout::Standard);
+        for bad in [0x50002, 0x50100, 0x50200, 1 << 56, 1 << 61] {
+            let e = decode(bad, 0, r).unwrap_err();
+            assert_eq!(e.kind(), diskfs_block::ErrorKind::Corrupt, "{bad:#x}");
+            assert_eq!(e.offset(), Some(0x40008));
+        }
+        let v2 = L2Rules {
+            zero_clusters: ZeroClusters::Reserved,
+            ..r
+        };
+        assert!(decode(0x50001, 0, v2).is_err());
+        assert!(decode(1, u64::MAX, rules(16, L2Layout::Extended)).is_err());
+    }
+
+    #[test]
+    fn subclusters() {
+        let r = rules(16, L2Layout::Extended);
+        let c = standard(0x50000, 0x0000_00f0_0000_000f, r);
+        let kinds =
+            [(0, 4), (4, 4), (8, 24)].map(|(at, len)| (c.kind_of(at), c.run_from(at) == len));
+        assert_eq!(
+            kinds,
+            [
+                (SubclusterKind::Data, true),
+                (SubclusterKind::Zero, true),
+                (SubclusterKind::Unallocated, true)
+            ]
+        );
+        assert!(decode(0x50000, 0x0000_0001_0000_0001, r).is_err());
+        assert!(decode(0, 1, r).is_err());
+        assert_eq!(standard(0, 1 << 63, r).kind_of(31), SubclusterKind::Zero);
+    }
+
+    #[test]
+    fn external_data_may_begin_at_zero() {
+        let r = L2Rules {
+            data: DataPlace::External,
+            ..rules(16, L2Layout::Standard)
+        };
+        assert_eq!(standard(COPIED, 0, r).host, Some(HostOffset(0)));
+        assert_eq!(standard(0, 0, r).host, None);
+        assert!(decode(COMPRESSED | 0x50000, 0, r).is_err());
+    }
+
+    #[test]
+    fn compressed_clusters() {
+        // 64 KiB: x = 54, the offset in bits 0 to 53, sectors in 54 to 61.
+        let r = rules(16, L2Layout::Standard);
+        let entry = COMPRESSED | (3 << 54) | 0x5_0123;
+        let expected = CompressedCluster {
+            host: HostOffset(0x5_0123),
+            len_bytes: 4 * 512 - 0x123,
+        };
+        assert_eq!(decode(entry, 0, r).unwrap(), L2Entry::Compressed(expected));
+        assert!(decode(entry | COPIED, 0, r).is_err());
+        // 512 bytes: x = 61, of which bits 56 to 60 must be zero.
+        let small = rules(9, L2Layout::Standard);
+        assert!(decode(COMPRESSED | (1 << 60), 0, small).is_err());
+        assert!(decode(COMPRESSED | (1 << 61) | 0x400, 0, small).is_ok());
+    }
+}

@@ -1,0 +1,290 @@
+//! From guest offsets to where the bytes are: the L1 and L2 tables, without reading any data.
+
+use std::sync::Arc;
+
+use diskfs_block::{BlockRead, Error, Result};
+
+use crate::numbers::{low_bits, power_of_two, shift_right, to_usize};
+use crate::qcow2::cache::{Caches, LayerId, TableKey, TableSlice};
+use crate::qcow2::header::Table;
+use crate::qcow2::l1_entry;
+use crate::qcow2::l2_entry::{
+    CompressedCluster, DataPlace, L2Entry, L2Rules, StandardCluster, SubclusterKind,
+};
+use crate::qcow2::units::{GuestOffset, HostOffset};
+
+/// The L1 table is read in pieces of this size, when they are needed: 8192 entries, which reach
+/// over 4 TiB at QEMU's default cluster size. So a table of 32 MiB costs nothing until it is used.
+const L1_PIECE_BITS: u32 = 16;
+
+/// How a run of the guest's disk is stored in one image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RunKind {
+    /// At this place of the data file, byte for byte.
+    Data(HostOffset),
+    /// Reads as zeroes. A place may be set aside for it.
+    Zero(Option<HostOffset>),
+    /// Not in this image: in the backing file, or nowhere. A place may be set aside for it.
+    Unallocated(Option<HostOffset>),
+    /// Compressed: the run is (the rest of) one cluster.
+    Compressed(CompressedCluster),
+}
+
+impl RunKind {
+    /// What the kind is `len_bytes` further on, if the run goes on there. A compressed cluster
+    /// never does.
+    const fn after(self, len_bytes: u64) -> Option<Self> {
+        Some(match self {
+            Self::Data(at) => Self::Data(at.plus(len_bytes)),
+            Self::Zero(Some(at)) => Self::Zero(Some(at.plus(len_bytes))),
+            Self::Unallocated(Some(at)) => Self::Unallocated(Some(at.plus(len_bytes))),
+            Self::Zero(None) | Self::Unallocated(None) => self,
+            Self::Compressed(_) => return None,
+        })
+    }
+}
+
+/// A run of the guest's disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) len_bytes: u64,
+    pub(crate) kind: RunKind,
+}
+
+/// The L1 table and all that hangs below it: the current state's, or a snapshot's.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    pub(crate) file: Arc<dyn BlockRead>,
+    pub(crate) caches: Arc<Caches>,
+    pub(crate) layer: LayerId,
+    pub(crate) rules: L2Rules,
+    pub(crate) l1: Table,
+}
+
+impl Mapping {
+    /// How the guest's bytes from `guest` on are stored: a run of at most `max_len` bytes, which
+    /// must lie within the disk. It ends with the slice of the L2 table at the latest.
+    pub(crate) fn run_at(&self, guest: GuestOffset, max_len: u64) -> Result<Run> {
+        match self.slice(guest)? {
+            Some(slice) => self.run_in_slice(&slice, guest, max_len),
+            None => self.run_without_table(guest, max_len),
+        }
+    }
+
+    fn run_in_slice(&self, slice: &TableSlice, guest: GuestOffset, max_len: u64) -> Result<Run> {
+        let limit = max_len.min(self.rules.geometry.left_in_slice(guest));
+        let mut run = self.piece_at(slice, guest)?;
+        while run.len_bytes < limit {
+            let Some(expected) = run.kind.after(run.len_bytes) else {
+                break;
+            };
+            let next = self.piece_at(slice, guest.plus(run.len_bytes))?;
+            if next.kind != expected {
+                break;
+            }
+            run.len_bytes = run.len_bytes.saturating_add(next.len_bytes);
+        }
+        run.len_bytes = run.len_bytes.min(limit);
+        Ok(run)
+    }
+
+    /// The run from `guest` on within its cluster.
+    fn piece_at(&self, slice: &TableSlice, guest: GuestOffset) -> Result<Run> {
+        match self.entry(slice, guest)? {
+            L2Entry::Compressed(cluster) => Ok(Run {
+                len_bytes: self.rules.geometry.left_in_cluster(guest),
+                kind: RunKind::Compressed(cluster),
+            }),
+            L2Entry::Standard(cluster) => Ok(self.standard_piece(cluster, guest)),
+        }
+    }
+
+    fn entry(&self, slice: &TableSlice, guest: GuestOffset) -> Result<L2Entry> {
+        let words = self.rules.geometry.layout().words();
+        let index = self
+            .rules
+            .geometry
+            .index_in_slice(guest)
+            .saturating_mul(words);
+        let bitmap = if words > 1 {
+            slice.word(index.saturating_add(1))
+        } else {
+            0
+        };
+        let at = slice.place_of(index);
+        let entry = L2Entry::decode(slice.word(index), bitmap, self.rules, at)?;
+        if let L2Entry::Standard(cluster) = entry {
+            self.check_external(cluster, guest, at)?;
+        }
+        Ok(entry)
+    }
+
+    /// Data files hold each cluster at the guest's own offset (specification, incompatible bit 2).
+    fn check_external(
+        &self,
+        cluster: StandardCluster,
+        guest: GuestOffset,
+        at: HostOffset,
+    ) -> Result<()> {
+        let expected = self.rules.geometry.cluster_start(guest);
+        match (self.rules.data, cluster.host) {
+            (DataPlace::External, Some(host)) if host.0 != expected.0 => {
+                let reason = format!(
+                    "L2 entry points to {host} of the external data file, not to its guest offset {expected}"
+                );
+                Err(Error::corrupt(reason).at(at.0))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn standard_piece(&self, cluster: StandardCluster, guest: GuestOffset) -> Run {
+        let geometry = self.rules.geometry;
+        let in_cluster = geometry.offset_in_cluster(guest.0);
+        let bits = geometry.subcluster_bits();
+        // Without subclusters the index is 0, and the bitmaps' bit 0 speaks for the cluster.
+        let index = u32::try_from(shift_right(in_cluster, bits)).unwrap_or(0);
+        let host = cluster.host.map(|host| host.plus(in_cluster));
+        let kind = match (cluster.kind_of(index), host) {
+            (SubclusterKind::Data, Some(host)) => RunKind::Data(host),
+            (SubclusterKind::Zero, host) => RunKind::Zero(host),
+            // Data without a place does not pass the entry's checks.
+            (SubclusterKind::Data | SubclusterKind::Unallocated, host) => {
+                RunKind::Unallocated(host)
+            }
+        };
+        let len_bytes = u64::from(cluster.run_from(index))
+            .saturating_mul(power_of_two(bits))
+            .saturating_sub(low_bits(in_cluster, bits))
+            .min(geometry.left_in_cluster(guest));
+        Run { len_bytes, kind }
+    }
+
+    /// A run over whole L1 entries that have no table, within one piece of the L1 table.
+    fn run_without_table(&self, guest: GuestOffset, max_len: u64) -> Result<Run> {
+        let geometry = self.rules.geometry;
+        let piece_of =
+            |at: GuestOffset| shift_right(geometry.l1_index(at), L1_PIECE_BITS.saturating_sub(3));
+        let mut len_bytes = geometry.left_in_l1_entry(guest);
+        while len_bytes < max_len {
+            let next = guest.plus(len_bytes);
+            if piece_of(next) != piece_of(guest) || self.l2_table(next)?.is_some() {
+                break;
+            }
+            len_bytes = len_bytes.saturating_add(geometry.left_in_l1_entry(next));
+        }
+        Ok(Run {
+            len_bytes: len_bytes.min(max_len),
+            kind: RunKind::Unallocated(None),
+        })
+    }
+
+    /// The slice of the L2 table that maps `guest`; `None` when there is no table.
+    fn slice(&self, guest: GuestOffset) -> Result<Option<Arc<TableSlice>>> {
+        let geometry = self.rules.geometry;
+        let key = TableKey::L2(self.layer, geometry.slice_index(guest));
+        // The L1 table is asked only when the slice is not at hand.
+        if let Some(slice) = self.caches.tables.get(&key) {
+            return Ok(Some(slice));
+        }
+        let Some(table) = self.l2_table(guest)? else {
+            return Ok(None);
+        };
+        let at = table.plus(geometry.slice_offset_in_table(guest));
+        self.read_cached(key, at, geometry.slice_size(), "L2 table")
+            .map(Some)
+    }
+
+    fn l2_table(&self, guest: GuestOffset) -> Result<Option<HostOffset>> {
+        let index = self.rules.geometry.l1_index(guest);
+        let piece = shift_right(index, L1_PIECE_BITS.saturating_sub(3));
+        let key = TableKey::L1(self.layer, piece);
+        let start = piece.saturating_mul(power_of_two(L1_PIECE_BITS));
+        let len_bytes = self
+            .l1
+            .size_bytes()
+            .saturating_sub(start)
+            .min(power_of_two(L1_PIECE_BITS));
+        let piece = self.read_cached(key, self.l1.at.plus(start), len_bytes, "L1 table")?;
+        let index = to_usize(low_bits(index, L1_PIECE_BITS.saturating_sub(3)));
+        l1_entry::l2_table(
+            piece.word(index),
+            self.rules.geometry,
+            piece.place_of(index),
+        )
+    }
+
+    /// A piece of a table out of the cache; two threads that miss it read it once.
+    fn read_cached(
+        &self,
+        key: TableKey,
+        at: HostOffset,
+        len_bytes: u64,
+        what: &str,
+    ) -> Result<Arc<TableSlice>> {
+        self.caches.tables.get_or_insert_with(&key, || {
+            let end = at.plus(len_bytes).0;
+            if end > self.file.size_bytes() {
+                let reason = format!(
+                    "{what} reaches to {end:#x}, past the end of the file ({:#x})",
+                    self.file.size_bytes()
+                );
+                return Err(Error::corrupt(reason).at(at.0));
+            }
+            TableSlice::read(self.file.as_ref(), at, len_bytes).map(Arc::new)
+        })
+    }
+}
+
+/// The runs of a range of the disk, each as long as it gets.
+#[derive(Debug)]
+pub(crate) struct Runs<'a> {
+    mapping: &'a Mapping,
+    at: GuestOffset,
+    left_bytes: u64,
+    pending: Option<Run>,
+}
+
+impl<'a> Runs<'a> {
+    pub(crate) const fn new(mapping: &'a Mapping, at: GuestOffset, len_bytes: u64) -> Self {
+        Self {
+            mapping,
+            at,
+            left_bytes: len_bytes,
+            pending: None,
+        }
+    }
+
+    /// The next run, merged with what follows it over the borders of slices; `None` at the end of
+    /// the range.
+    pub(crate) fn next_run(&mut self) -> Result<Option<Run>> {
+        let Some(mut run) = self.next_unmerged()? else {
+            return Ok(None);
+        };
+        while let Some(expected) = run.kind.after(run.len_bytes) {
+            match self.next_unmerged()? {
+                Some(next) if next.kind == expected => {
+                    run.len_bytes = run.len_bytes.saturating_add(next.len_bytes);
+                }
+                other => {
+                    self.pending = other;
+                    break;
+                }
+            }
+        }
+        Ok(Some(run))
+    }
+
+    fn next_unmerged(&mut self) -> Result<Option<Run>> {
+        if let Some(run) = self.pending.take() {
+            return Ok(Some(run));
+        }
+        if self.left_bytes == 0 {
+            return Ok(None);
+        }
+        let run = self.mapping.run_at(self.at, self.left_bytes)?;
+        self.at = self.at.plus(run.len_bytes);
+        self.left_bytes = self.left_bytes.saturating_sub(run.len_bytes);
+        Ok(Some(run))
+    }
+}

@@ -1,0 +1,353 @@
+//! The qcow2 format: <https://www.qemu.org/docs/master/interop/qcow2.html>, "the specification" in
+//! the modules here. One on-disk structure, one module.
+//!
+//! Mapping (where is the guest's byte?) is apart from reading (get it), so that writing can change
+//! the one and use the other.
+
+mod bitmap_directory;
+pub(crate) mod cache;
+mod decompress;
+mod feature_names;
+mod features;
+pub(crate) mod header;
+mod header_extensions;
+mod l1_entry;
+mod l2_entry;
+mod mapping;
+mod reader;
+mod refcounts;
+mod snapshot_table;
+mod table_reader;
+mod units;
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use diskfs_block::{BlockRead, Error, ErrorKind, Result};
+
+use crate::description::{Bitmap, Qcow2Details};
+use crate::node::{Node, Status};
+use crate::qcow2::cache::{Caches, LayerId};
+use crate::qcow2::decompress::Decompressor;
+use crate::qcow2::feature_names::FeatureField;
+use crate::qcow2::features::bits;
+use crate::qcow2::header::{Header, Table, check_l1};
+use crate::qcow2::l2_entry::{DataPlace, L2Rules, ZeroClusters};
+use crate::qcow2::mapping::{Mapping, Run, RunKind, Runs};
+use crate::qcow2::reader::Reader;
+use crate::qcow2::snapshot_table::SnapshotEntry;
+use crate::qcow2::units::{GuestOffset, HostOffset};
+
+/// What an image needs from the outside before it can be read: the files that it names.
+#[derive(Debug)]
+pub(crate) struct Unopened {
+    file: Arc<dyn BlockRead>,
+    header: Header,
+    snapshots: Vec<SnapshotEntry>,
+    bitmaps: Vec<Bitmap>,
+    opened_snapshot: Option<usize>,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// The files that an image names, opened, and what the chain shares.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) backing: Option<Arc<Node>>,
+    pub(crate) data_file: Option<Arc<dyn BlockRead>>,
+    pub(crate) caches: Arc<Caches>,
+    pub(crate) layer: LayerId,
+    /// What the host has allocated for the image file, where that can be told.
+    pub(crate) allocated_bytes: Option<u64>,
+}
+
+/// A qcow2 image, open for reading.
+#[derive(Debug)]
+pub(crate) struct Qcow2 {
+    path: PathBuf,
+    size_bytes: u64,
+    reader: Reader,
+    header: Header,
+    /// Whether clusters were allocated without being written, see [`refcounts`].
+    preallocated: OnceLock<bool>,
+    allocated_bytes: Option<u64>,
+}
+
+impl Unopened {
+    /// Reads the header and the tables of snapshots and bitmaps.
+    pub(crate) fn read(file: Arc<dyn BlockRead>, snapshot: Option<&str>) -> Result<Self> {
+        let header = Header::read(file.as_ref())?;
+        let mut warnings = Vec::new();
+        let snapshots = snapshot_table::read(file.as_ref(), &header)?;
+        let opened_snapshot = snapshot
+            .map(|wanted| snapshot_table::find(&snapshots, wanted))
+            .transpose()?;
+        let bitmaps = bitmap_directory::list(file.as_ref(), &header, &mut warnings);
+        if header.incompatible.dirty() {
+            warnings.push("was not closed properly (dirty bit); refcounts may be wrong, which does not matter for reading".to_owned());
+        }
+        if header.incompatible.corrupt() {
+            warnings.push(
+                "is marked corrupt; what is read from it may be wrong, run `qemu-img check` on it"
+                    .to_owned(),
+            );
+        }
+        Ok(Self {
+            file,
+            header,
+            snapshots,
+            bitmaps,
+            opened_snapshot,
+            warnings,
+        })
+    }
+
+    pub(crate) fn backing_name(&self) -> Option<&[u8]> {
+        self.header.backing_name.as_deref()
+    }
+
+    pub(crate) fn backing_format_name(&self) -> Option<&str> {
+        self.header.extensions.backing_format.as_deref()
+    }
+
+    /// The name of the external data file, if the image has one.
+    pub(crate) fn data_file_name(&self) -> Result<Option<&[u8]>> {
+        if !self.header.incompatible.external_data_file() {
+            return Ok(None);
+        }
+        match &self.header.extensions.data_file {
+            Some(name) => Ok(Some(name)),
+            None => Err(
+                Error::corrupt("keeps its data in an external file, but does not name it")
+                    .hint("`qemu-img amend -o data_file=FILE` names it"),
+            ),
+        }
+    }
+
+    pub(crate) fn details(&self) -> Qcow2Details {
+        let header = &self.header;
+        let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        Qcow2Details {
+            version: header.version,
+            cluster_size_bytes: header.geometry.cluster_size(),
+            compression: header.compression,
+            refcount_bits: u32::try_from(header.refcount_bits()).unwrap_or(u32::MAX),
+            extended_l2: header.incompatible.extended_l2(),
+            lazy_refcounts: header.compatible.lazy_refcounts(),
+            dirty: header.incompatible.dirty(),
+            corrupt: header.incompatible.corrupt(),
+            features: self.feature_names(),
+            backing_name: header.backing_name.as_deref().map(text),
+            backing_format_name: header.extensions.backing_format.clone(),
+            data_file: None,
+            data_file_raw: header.autoclear.raw_external_data(),
+            snapshots: self.snapshots.iter().map(|s| s.snapshot.clone()).collect(),
+            opened_snapshot: self.opened_snapshot,
+            bitmaps: self.bitmaps.clone(),
+        }
+    }
+
+    fn feature_names(&self) -> Vec<String> {
+        let names = &self.header.extensions.feature_names;
+        [
+            (FeatureField::Incompatible, self.header.incompatible.0),
+            (FeatureField::Compatible, self.header.compatible.0),
+            (FeatureField::Autoclear, self.header.autoclear.0),
+        ]
+        .into_iter()
+        .flat_map(|(field, value)| bits(value).map(move |bit| names.describe(field, bit)))
+        .collect()
+    }
+
+    /// The L1 table and the disk's size: the current ones, or the snapshot's.
+    fn state(&self) -> Result<(u64, Table)> {
+        let Some(entry) = self.opened_snapshot.and_then(|i| self.snapshots.get(i)) else {
+            return Ok((self.header.size_bytes, self.header.l1));
+        };
+        let size_bytes = entry
+            .snapshot
+            .virtual_size_bytes
+            .unwrap_or(self.header.size_bytes);
+        check_l1(
+            self.file.as_ref(),
+            self.header.geometry,
+            entry.l1,
+            size_bytes,
+        )?;
+        Ok((size_bytes, entry.l1))
+    }
+
+    pub(crate) fn open(self, path: PathBuf, around: Surroundings) -> Result<Qcow2> {
+        let (size_bytes, l1) = self.state()?;
+        let rules = L2Rules {
+            geometry: self.header.geometry,
+            zero_clusters: if self.header.version >= 3 {
+                ZeroClusters::Allowed
+            } else {
+                ZeroClusters::Reserved
+            },
+            data: if around.data_file.is_some() {
+                DataPlace::External
+            } else {
+                DataPlace::Inside
+            },
+        };
+        let mapping = Mapping {
+            file: Arc::clone(&self.file),
+            caches: around.caches,
+            layer: around.layer,
+            rules,
+            l1,
+        };
+        let reader = Reader {
+            mapping,
+            data: around.data_file.unwrap_or(self.file),
+            decompressor: Decompressor::new(self.header.compression),
+            backing: around.backing,
+        };
+        Ok(Qcow2 {
+            path,
+            size_bytes,
+            reader,
+            header: self.header,
+            preallocated: OnceLock::new(),
+            allocated_bytes: around.allocated_bytes,
+        })
+    }
+}
+
+impl Qcow2 {
+    pub(crate) const fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    pub(crate) fn block_size(&self) -> u32 {
+        u32::try_from(self.header.geometry.cluster_size()).unwrap_or(512)
+    }
+
+    pub(crate) fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.reader
+            .read_at(offset, buf)
+            .map_err(|e| e.in_file(&self.path))
+    }
+
+    /// How the run from `offset` on is stored, here or further down the chain.
+    pub(crate) fn status_at(&self, offset: u64, max_len: u64) -> Result<Status> {
+        self.status(GuestOffset(offset), max_len)
+            .map_err(|e| e.in_file(&self.path))
+    }
+
+    fn status(&self, at: GuestOffset, max_len: u64) -> Result<Status> {
+        let Run { len_bytes, kind } = self.reader.mapping.run_at(at, max_len)?;
+        let here = Status {
+            len_bytes,
+            depth: 0,
+            present: true,
+            zero: false,
+            data: false,
+            compressed: false,
+            host_offset: None,
+        };
+        Ok(match kind {
+            RunKind::Data(host) => self.data_status(host, here)?,
+            RunKind::Compressed(_) => Status {
+                data: true,
+                compressed: true,
+                ..here
+            },
+            RunKind::Zero(host) => Status {
+                zero: true,
+                host_offset: host.map(|host| host.0),
+                ..here
+            },
+            RunKind::Unallocated(host) => self.status_behind(at, host, here)?,
+        })
+    }
+
+    /// What is not allocated here is in the backing file as far as that reaches, else nowhere.
+    fn status_behind(
+        &self,
+        at: GuestOffset,
+        host: Option<HostOffset>,
+        here: Status,
+    ) -> Result<Status> {
+        let backing = self.reader.backing.as_deref();
+        let there = backing.map_or(0, |backing| backing.size_bytes().saturating_sub(at.0));
+        match backing {
+            Some(backing) if there > 0 => {
+                let below = backing.status_at(at.0, here.len_bytes.min(there))?;
+                Ok(Status {
+                    depth: below.depth.saturating_add(1),
+                    ..below
+                })
+            }
+            _ => Ok(Status {
+                present: false,
+                zero: true,
+                host_offset: host.map(|host| host.0),
+                ..here
+            }),
+        }
+    }
+
+    /// Plain clusters are data. Only where an image looks preallocated is the file below asked
+    /// which of them are holes, as QEMU does: it costs two system calls for each run.
+    fn data_status(&self, host: HostOffset, here: Status) -> Result<Status> {
+        let data = Status {
+            data: true,
+            host_offset: Some(host.0),
+            ..here
+        };
+        if !self.is_preallocated() {
+            return Ok(data);
+        }
+        let stored = self.reader.stored_len(host, here.len_bytes)?;
+        if stored == 0 {
+            return Ok(Status { zero: true, ..data });
+        }
+        let below = self.reader.data.extent_at(host.0)?;
+        Ok(Status {
+            len_bytes: below.len_bytes.min(stored),
+            zero: below.kind.reads_as_zeroes(),
+            ..data
+        })
+    }
+
+    fn is_preallocated(&self) -> bool {
+        *self.preallocated.get_or_init(|| {
+            let file = self.reader.mapping.file.as_ref();
+            // Broken refcounts do not keep an image from being read: its clusters are data then.
+            self.allocated_bytes.is_some_and(|allocated| {
+                refcounts::looks_preallocated(file, &self.header, allocated).unwrap_or(false)
+            })
+        })
+    }
+
+    /// Has plain clusters read ahead by the file below, each run at once.
+    pub(crate) fn will_need(&self, offset: u64, len_bytes: u64) {
+        let mut at = GuestOffset(offset);
+        let mut runs = Runs::new(&self.reader.mapping, at, len_bytes);
+        // Errors come up again, with their place, in the read that follows.
+        while let Ok(Some(run)) = runs.next_run() {
+            match run.kind {
+                RunKind::Data(host) => self.reader.data.will_need(host.0, run.len_bytes),
+                RunKind::Compressed(cluster) => self
+                    .reader
+                    .mapping
+                    .file
+                    .will_need(cluster.host.0, cluster.len_bytes),
+                RunKind::Unallocated(_) => {
+                    if let Some(backing) = &self.reader.backing {
+                        backing.will_need(at.0, run.len_bytes);
+                    }
+                }
+                RunKind::Zero(_) => {}
+            }
+            at = at.plus(run.len_bytes);
+        }
+    }
+}
+
+/// What the user named is not in the image.
+fn not_found(reason: String) -> Error {
+    Error::new(ErrorKind::NotFound, reason)
+}

@@ -1,0 +1,158 @@
+//! Reference counts: specification, section "Host cluster management".
+
+use diskfs_block::{BlockRead, Error, Result};
+
+use crate::numbers::{low_bits, power_of_two, shift_right, to_u64, to_usize};
+use crate::qcow2::cache::TableSlice;
+use crate::qcow2::header::Header;
+use crate::qcow2::units::HostOffset;
+
+/// Bits 9 to 63 of a refcount table entry.
+const OFFSET_MASK: u64 = !0x1ff;
+
+/// The refcount table's geometry: how clusters are divided into blocks of counts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Refcounts<'a> {
+    file: &'a dyn BlockRead,
+    header: &'a Header,
+}
+
+/// One refcount block: the counts of a stretch of clusters.
+#[derive(Debug)]
+pub(crate) struct RefcountBlock {
+    /// As stored; `None` where no block is allocated and all counts are zero.
+    slice: Option<TableSlice>,
+    order: u32,
+}
+
+impl<'a> Refcounts<'a> {
+    pub(crate) const fn new(file: &'a dyn BlockRead, header: &'a Header) -> Self {
+        Self { file, header }
+    }
+
+    /// log2 of the counts in a block, which is a cluster of `2^order`-bit counts.
+    pub(crate) const fn block_entries_bits(&self) -> u32 {
+        self.header
+            .geometry
+            .cluster_bits()
+            .saturating_add(3)
+            .saturating_sub(self.header.refcount_order)
+    }
+
+    /// Blocks that the table has room for.
+    pub(crate) const fn block_count(&self) -> u64 {
+        self.header.refcount_table.entries
+    }
+
+    /// Where the `index`th block is, if it is anywhere.
+    pub(crate) fn block_place(&self, index: u64) -> Result<Option<HostOffset>> {
+        if index >= self.block_count() {
+            return Ok(None);
+        }
+        let at = self.header.refcount_table.at.plus(index.saturating_mul(8));
+        self.check_end(at.plus(8), at)?;
+        let mut entry = [0; 8];
+        self.file.read_at(at.0, &mut entry)?;
+        let entry = u64::from_be_bytes(entry);
+        if entry & !OFFSET_MASK != 0 || !self.header.geometry.is_cluster_aligned(entry) {
+            let reason = format!("refcount table entry {entry:#018x} is no cluster's offset");
+            return Err(Error::corrupt(reason).at(at.0));
+        }
+        Ok((entry != 0).then_some(HostOffset(entry)))
+    }
+
+    /// The `index`th block.
+    pub(crate) fn block(&self, index: u64) -> Result<RefcountBlock> {
+        let slice = match self.block_place(index)? {
+            None => None,
+            Some(at) => {
+                let len_bytes = self.header.geometry.cluster_size();
+                self.check_end(at.plus(len_bytes), at)?;
+                Some(TableSlice::read(self.file, at, len_bytes)?)
+            }
+        };
+        Ok(RefcountBlock {
+            slice,
+            order: self.header.refcount_order,
+        })
+    }
+
+    fn check_end(&self, end: HostOffset, at: HostOffset) -> Result<()> {
+        let size_bytes = self.file.size_bytes();
+        if end.0 <= size_bytes {
+            return Ok(());
+        }
+        let reason =
+            format!("refcounts reach to {end}, past the end of the file ({size_bytes:#x})");
+        Err(Error::corrupt(reason).at(at.0))
+    }
+}
+
+impl RefcountBlock {
+    /// The count at `index` in the block.
+    pub(crate) fn get(&self, index: u64) -> u64 {
+        let Some(slice) = &self.slice else {
+            return 0;
+        };
+        let at = to_usize(shift_right(
+            index.saturating_mul(power_of_two(self.order)),
+            3,
+        ));
+        let bytes = slice.bytes();
+        let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
+        if self.order < 3 {
+            // Narrower than a byte: the first count is in the least significant bits.
+            let per_byte_bits = 3_u32.saturating_sub(self.order);
+            let shift = low_bits(index, per_byte_bits).saturating_mul(power_of_two(self.order));
+            let shift = u32::try_from(shift).unwrap_or(0);
+            let width = u32::try_from(power_of_two(self.order)).unwrap_or(0);
+            return low_bits(shift_right(u64::from(byte(at)), shift), width);
+        }
+        let width = to_usize(power_of_two(self.order.saturating_sub(3)));
+        (0..width).fold(0, |count: u64, i| {
+            count.wrapping_shl(8) | u64::from(byte(at.saturating_add(i)))
+        })
+    }
+}
+
+/// Whether clearly more clusters are in use than the host has allocated for the file: then some
+/// are allocated in the image only (`preallocation=metadata`), and the file below knows better
+/// which of them hold data. `allocated_bytes` is what the host has allocated.
+///
+/// The threshold is QEMU's, so that our map agrees with `qemu-img map`: a ninth more, and at least
+/// two clusters.
+pub(crate) fn looks_preallocated(
+    file: &dyn BlockRead,
+    header: &Header,
+    allocated_bytes: u64,
+) -> Result<bool> {
+    let bits = header.geometry.cluster_bits();
+    let allocated = shift_right(allocated_bytes, bits);
+    let threshold = allocated
+        .saturating_mul(10)
+        .checked_div(9)
+        .unwrap_or(0)
+        .max(allocated.saturating_add(2));
+    let end = file.size_bytes().div_ceil(header.geometry.cluster_size());
+    if end < threshold {
+        return Ok(false);
+    }
+    let refcounts = Refcounts::new(file, header);
+    let block_entries = power_of_two(refcounts.block_entries_bits());
+    let blocks = end
+        .div_ceil(block_entries.max(1))
+        .min(refcounts.block_count());
+    let mut used = 0_u64;
+    for index in 0..blocks {
+        let block = refcounts.block(index)?;
+        let left = end.saturating_sub(index.saturating_mul(block_entries));
+        let count = (0..block_entries.min(left))
+            .filter(|&i| block.get(i) != 0)
+            .count();
+        used = used.saturating_add(to_u64(count));
+        if used >= threshold {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

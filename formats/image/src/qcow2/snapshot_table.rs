@@ -1,0 +1,146 @@
+//! The snapshot table: specification, section "Snapshots".
+
+use std::time::{Duration, SystemTime};
+
+use diskfs_block::{BlockRead, Error, Result};
+use zerocopy::byteorder::big_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use crate::description::Snapshot;
+use crate::numbers::to_u64;
+use crate::qcow2::header::{Header, Table};
+use crate::qcow2::not_found;
+use crate::qcow2::table_reader::TableReader;
+use crate::qcow2::units::HostOffset;
+
+/// The whole table: QEMU's limit of 65536 snapshots at 256 bytes each. QEMU itself goes to 64 MiB.
+const TABLE_MAX_BYTES: u64 = 16 << 20;
+/// Extra data of one entry: QEMU's limit.
+const EXTRA_MAX_BYTES: u32 = 1024;
+
+#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawSnapshot {
+    l1_table_offset: U64,
+    l1_size: U32,
+    id_str_size: U16,
+    name_size: U16,
+    date_sec: U32,
+    date_nsec: U32,
+    vm_clock_nsec: U64,
+    vm_state_size: U32,
+    extra_data_size: U32,
+}
+
+/// The fields of the extra data, in their order; each may be missing.
+#[derive(Debug, Clone, Copy, Default)]
+struct Extra {
+    vm_state_size_large: Option<u64>,
+    disk_size: Option<u64>,
+    icount: Option<u64>,
+}
+
+/// A snapshot and where its L1 table is.
+#[derive(Debug, Clone)]
+pub(crate) struct SnapshotEntry {
+    pub(crate) snapshot: Snapshot,
+    /// As stored; checked when the snapshot is opened.
+    pub(crate) l1: Table,
+}
+
+/// Reads the table. `header` bounds the number of entries.
+pub(crate) fn read(file: &dyn BlockRead, header: &Header) -> Result<Vec<SnapshotEntry>> {
+    let mut table = TableReader::new(file, header.snapshots_at, TABLE_MAX_BYTES, "snapshot table");
+    (0..header.snapshot_count)
+        .map(|_| read_entry(&mut table))
+        .collect()
+}
+
+fn read_entry(table: &mut TableReader<'_>) -> Result<SnapshotEntry> {
+    let at = table.at();
+    let bytes = table.take(to_u64(size_of::<RawSnapshot>()))?;
+    let raw = RawSnapshot::read_from_bytes(bytes)
+        .map_err(|_| Error::corrupt("snapshot table entry is cut short").at(at.0))?;
+    let extra_size = raw.extra_data_size.get();
+    if extra_size > EXTRA_MAX_BYTES {
+        let reason = format!(
+            "snapshot has {extra_size} bytes of extra data; QEMU's limit is {EXTRA_MAX_BYTES}"
+        );
+        return Err(Error::corrupt(reason).at(at.0));
+    }
+    let extra = Extra::parse(table.take(u64::from(extra_size))?);
+    let id = text(table.take(u64::from(raw.id_str_size.get()))?);
+    let name = text(table.take(u64::from(raw.name_size.get()))?);
+    table.align()?;
+    let seconds = Duration::from_secs(u64::from(raw.date_sec.get()));
+    let taken = seconds.saturating_add(Duration::from_nanos(u64::from(raw.date_nsec.get())));
+    Ok(SnapshotEntry {
+        l1: Table {
+            at: HostOffset(raw.l1_table_offset.get()),
+            entries: u64::from(raw.l1_size.get()),
+        },
+        snapshot: Snapshot {
+            id,
+            name,
+            virtual_size_bytes: extra.disk_size,
+            vm_state_bytes: extra
+                .vm_state_size_large
+                .unwrap_or_else(|| u64::from(raw.vm_state_size.get())),
+            taken_at: SystemTime::UNIX_EPOCH
+                .checked_add(taken)
+                .unwrap_or(SystemTime::UNIX_EPOCH),
+            vm_clock: Duration::from_nanos(raw.vm_clock_nsec.get()),
+            icount: extra.icount,
+        },
+    })
+}
+
+impl Extra {
+    fn parse(bytes: &[u8]) -> Self {
+        let field = |index: usize| {
+            let (words, _) = bytes.as_chunks::<8>();
+            words.get(index).map(|word| u64::from_be_bytes(*word))
+        };
+        Self {
+            vm_state_size_large: field(0),
+            disk_size: field(1),
+            // -1 stands for "was not counted".
+            icount: field(2).filter(|&count| count != u64::MAX),
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The index of the snapshot with this name or, if none has it, with this id: QEMU looks for ids
+/// first only when told so.
+pub(crate) fn find(entries: &[SnapshotEntry], wanted: &str) -> Result<usize> {
+    let by = |of: fn(&Snapshot) -> &String| entries.iter().position(|e| of(&e.snapshot) == wanted);
+    by(|s| &s.name)
+        .or_else(|| by(|s| &s.id))
+        .ok_or_else(|| missing(entries, wanted))
+}
+
+fn missing(entries: &[SnapshotEntry], wanted: &str) -> Error {
+    /// Names to list; a user reads no more.
+    const LISTED_MAX: usize = 8;
+    let reason = format!("no snapshot `{}`", wanted.escape_debug());
+    let names: Vec<_> = entries
+        .iter()
+        .take(LISTED_MAX)
+        .map(|e| format!("`{}`", e.snapshot.name.escape_debug()))
+        .collect();
+    let more = if entries.len() > LISTED_MAX {
+        ", ..."
+    } else {
+        ""
+    };
+    let hint = if names.is_empty() {
+        "the image has none".to_owned()
+    } else {
+        format!("there are {}{more}", names.join(", "))
+    };
+    not_found(reason).hint(hint)
+}
