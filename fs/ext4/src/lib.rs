@@ -16,6 +16,7 @@ mod checksum;
 mod error;
 mod features;
 mod htree;
+mod journal;
 mod superblock;
 mod file_blocks;
 mod group_descriptor;

@@ -1,0 +1,86 @@
+//! `journal_header_t`: what every block of the log begins with, except for data.
+
+use zerocopy::big_endian::U32;
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+/// `JBD2_MAGIC_NUMBER`. Data that begins with it is written with zeroes in its place ("escaped").
+pub(super) const MAGIC: u32 = 0xc03b_3998;
+
+/// The header as it is stored.
+#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+#[expect(clippy::struct_field_names, reason = "the specification's names")]
+pub(super) struct RawBlockHeader {
+    pub(super) h_magic: U32,
+    pub(super) h_blocktype: U32,
+    pub(super) h_sequence: U32,
+}
+
+/// The size of a header.
+pub(super) const HEADER_BYTES: usize = size_of::<RawBlockHeader>();
+
+/// What a block of the log is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BlockType {
+    Descriptor,
+    Commit,
+    SuperblockV1,
+    SuperblockV2,
+    Revocation,
+    Unknown(u32),
+}
+
+impl From<u32> for BlockType {
+    fn from(value: u32) -> Self {
+        match value {
+            1 => Self::Descriptor,
+            2 => Self::Commit,
+            3 => Self::SuperblockV1,
+            4 => Self::SuperblockV2,
+            5 => Self::Revocation,
+            other => Self::Unknown(other),
+        }
+    }
+}
+
+/// The number of a transaction. The numbers follow each other, and start anew after 2^32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sequence(pub(super) u32);
+
+impl Sequence {
+    /// The number of the transaction after this one.
+    pub(super) const fn next(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
+}
+
+impl std::fmt::Display for Sequence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A block's type, if it has the magic and belongs to transaction `expected`.
+pub(super) fn block_type(block: &[u8], expected: Sequence) -> Option<BlockType> {
+    let (header, _) = RawBlockHeader::ref_from_prefix(block).ok()?;
+    let belongs = header.h_magic.get() == MAGIC && header.h_sequence.get() == expected.0;
+    belongs.then(|| header.h_blocktype.get().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_blocks_of_the_expected_transaction_have_a_type() {
+        let block = [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 5, 0, 0, 1, 2];
+        assert_eq!(
+            block_type(&block, Sequence(0x102)),
+            Some(BlockType::Revocation)
+        );
+        assert_eq!(block_type(&block, Sequence(0x103)), None);
+        assert_eq!(block_type(&block[..11], Sequence(0x102)), None);
+        assert_eq!(block_type(&[0; 12], Sequence(0)), None);
+        assert_eq!(Sequence(u32::MAX).next(), Sequence(0));
+    }
+}

@@ -1,0 +1,123 @@
+//! `struct commit_header`: the block that makes a transaction whole.
+
+use zerocopy::big_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use super::block_header::RawBlockHeader;
+use super::checksum::{BlockChecksum, TransactionChecksum};
+
+/// The header as it is stored.
+#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawCommitHeader {
+    header: RawBlockHeader,
+    h_chksum_type: u8,
+    h_chksum_size: u8,
+    h_padding: [u8; 2],
+    h_chksum: [U32; 8],
+    h_commit_sec: U64,
+    h_commit_nsec: U32,
+}
+
+/// Where the checksum stands.
+const CHECKSUM_OFFSET: usize = std::mem::offset_of!(RawCommitHeader, h_chksum);
+/// `JBD2_CRC32_CHKSUM`. The types for MD5 and SHA-1 have numbers, and no implementation anywhere.
+const TYPE_CRC32: u8 = 1;
+/// The size of a CRC-32.
+const CRC32_BYTES: u8 = 4;
+
+/// A commit block.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Commit<'a> {
+    raw: &'a RawCommitHeader,
+    block: &'a [u8],
+}
+
+impl<'a> Commit<'a> {
+    /// `None` for a block that is too short, which none is.
+    pub(super) fn parse(block: &'a [u8]) -> Option<Self> {
+        let (raw, _) = RawCommitHeader::ref_from_prefix(block).ok()?;
+        Some(Self { raw, block })
+    }
+
+    /// When it was written, in seconds since 1970. It never runs backwards within one log, so an
+    /// earlier time means a block left over from before.
+    pub(super) fn time_seconds(&self) -> u64 {
+        self.raw.h_commit_sec.get()
+    }
+
+    /// Whether the checksum of the block itself is right (versions 2 and 3). It may also be of the
+    /// header alone followed by zeroes: then only the first sector was written, which is enough.
+    pub(super) fn is_right(&self, checksum: BlockChecksum) -> bool {
+        let stored = self.stored();
+        if stored == checksum.of_block(self.block, CHECKSUM_OFFSET) {
+            return true;
+        }
+        let header = self
+            .block
+            .get(..size_of::<RawCommitHeader>())
+            .unwrap_or_default();
+        let mut only_header = header.to_vec();
+        only_header.resize(self.block.len(), 0);
+        stored == checksum.of_block(&only_header, CHECKSUM_OFFSET)
+    }
+
+    /// Whether the blocks of the transaction gave this sum (version 1), or nobody computed one.
+    pub(super) fn sums_up(&self, sum: TransactionChecksum) -> bool {
+        let (kind, size) = (self.raw.h_chksum_type, self.raw.h_chksum_size);
+        match (kind, size, self.stored()) {
+            (0, 0, 0) => true,
+            (TYPE_CRC32, CRC32_BYTES, stored) => stored == sum.value(),
+            _ => false,
+        }
+    }
+
+    fn stored(&self) -> u32 {
+        let [first, ..] = &self.raw.h_chksum;
+        first.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(kind: u8, size: u8, checksum: u32) -> Vec<u8> {
+        let mut block = vec![0; 1024];
+        block[12] = kind;
+        block[13] = size;
+        block[16..20].copy_from_slice(&checksum.to_be_bytes());
+        block[55] = 77;
+        block
+    }
+
+    #[test]
+    fn version_1_sums_up_the_transaction() {
+        let mut sum = TransactionChecksum::new();
+        sum.update(b"blocks");
+        let says = |kind, size, checksum| {
+            let block = block(kind, size, checksum);
+            Commit::parse(&block).unwrap().sums_up(sum)
+        };
+        assert!(says(1, 4, sum.value()));
+        assert!(says(0, 0, 0));
+        assert!(!says(1, 4, sum.value() ^ 1));
+        assert!(!says(2, 4, sum.value()), "MD5");
+        assert!(!says(0, 4, sum.value()));
+    }
+
+    #[test]
+    fn the_header_alone_is_enough() {
+        let checksum = BlockChecksum::of_uuid(&[3; 16]);
+        let sum = checksum.of_block(&block(0, 0, 0), CHECKSUM_OFFSET);
+        let mut block = block(0, 0, sum);
+        let right = |block: &[u8]| Commit::parse(block).unwrap().is_right(checksum);
+        assert!(right(&block));
+        assert_eq!(Commit::parse(&block).unwrap().time_seconds(), 77);
+        block[512..].fill(0xaa);
+        assert!(right(&block));
+        block[50] = 1;
+        assert!(!right(&block));
+        assert!(Commit::parse(&block[..59]).is_none());
+    }
+}

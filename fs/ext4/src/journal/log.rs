@@ -1,0 +1,224 @@
+//! The journal's blocks: where they are on the device, and reading them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use diskfs_block::BlockRead;
+use diskfs_vfs::Result;
+
+use crate::block::{BlockSize, FsBlock};
+use crate::bytes::index;
+use crate::error::device_failed;
+
+use super::error::{corrupt_block, corrupt_map};
+
+/// A block of the journal, counted from its superblock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct LogBlock(pub(super) u32);
+
+impl fmt::Display for LogBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A run of the journal's blocks that stand behind each other on the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct JournalRun {
+    /// The first one on the device.
+    pub(crate) start: FsBlock,
+    /// How many.
+    pub(crate) len_blocks: u32,
+}
+
+/// A run, with where it begins in the journal.
+#[derive(Debug, Clone, Copy)]
+struct PlacedRun {
+    first: u32,
+    run: JournalRun,
+}
+
+/// Where the journal's blocks are.
+#[derive(Debug, Clone)]
+pub(super) struct LogMap {
+    runs: Vec<PlacedRun>,
+    len_blocks: u32,
+}
+
+impl LogMap {
+    /// From the runs of the journal's inode, in order and without holes. All must lie within the
+    /// filesystem's `fs_blocks`.
+    pub(super) fn new(
+        runs: impl IntoIterator<Item = Result<JournalRun>>,
+        fs_blocks: u64,
+    ) -> Result<Self> {
+        let mut map = Self {
+            runs: Vec::new(),
+            len_blocks: 0,
+        };
+        for run in runs {
+            map.push(run?, fs_blocks)?;
+        }
+        Ok(map)
+    }
+
+    fn push(&mut self, run: JournalRun, fs_blocks: u64) -> Result<()> {
+        let end = run.start.0.checked_add(u64::from(run.len_blocks));
+        if end.is_none_or(|end| end > fs_blocks) {
+            let JournalRun { start, len_blocks } = run;
+            return Err(corrupt_map(format_args!(
+                "{len_blocks} of them from {start} on are outside of the filesystem"
+            )));
+        }
+        let first = self.len_blocks;
+        self.len_blocks = first
+            .checked_add(run.len_blocks)
+            .ok_or_else(|| corrupt_map("there are more than 2^32"))?;
+        match self.runs.last_mut() {
+            Some(last) if last.run.start.after(u64::from(last.run.len_blocks)) == run.start => {
+                // No overflow: the sum of all lengths has just been checked.
+                last.run.len_blocks = last.run.len_blocks.saturating_add(run.len_blocks);
+            }
+            _ => self.runs.push(PlacedRun { first, run }),
+        }
+        Ok(())
+    }
+
+    /// How many blocks the journal's inode has.
+    pub(super) const fn len_blocks(&self) -> u32 {
+        self.len_blocks
+    }
+
+    /// The block's place on the device, and how many blocks follow there in the same order, itself
+    /// among them.
+    pub(super) fn run_at(&self, block: LogBlock) -> Result<JournalRun> {
+        let behind = self.runs.partition_point(|placed| placed.first <= block.0);
+        let placed = behind.checked_sub(1).and_then(|at| self.runs.get(at));
+        placed
+            .and_then(|placed| {
+                let skipped = block.0.checked_sub(placed.first)?;
+                let len_blocks = placed.run.len_blocks.checked_sub(skipped)?;
+                let start = placed.run.start.after(u64::from(skipped));
+                (len_blocks > 0).then_some(JournalRun { start, len_blocks })
+            })
+            .ok_or_else(|| corrupt_block(block, "it is behind the end of the journal"))
+    }
+
+    /// The block's place on the device.
+    pub(super) fn device_block(&self, block: LogBlock) -> Result<FsBlock> {
+        Ok(self.run_at(block)?.start)
+    }
+}
+
+/// Reads the journal's blocks, a stretch at a time: a log is read in order.
+#[derive(Debug)]
+pub(super) struct LogReader<'a> {
+    device: &'a Arc<dyn BlockRead>,
+    map: &'a LogMap,
+    block_size: BlockSize,
+    buffer: Vec<u8>,
+    first: u32,
+    len_blocks: u32,
+}
+
+/// How much is read at a time: large enough that the device streams.
+const STRETCH_BYTES: u32 = 256 << 10;
+
+impl<'a> LogReader<'a> {
+    pub(super) fn new(
+        device: &'a Arc<dyn BlockRead>,
+        map: &'a LogMap,
+        block_size: BlockSize,
+    ) -> Self {
+        Self {
+            device,
+            map,
+            block_size,
+            buffer: Vec::new(),
+            first: 0,
+            len_blocks: 0,
+        }
+    }
+
+    /// A block's bytes.
+    pub(super) fn block(&mut self, block: LogBlock) -> Result<&[u8]> {
+        let at = match block.0.checked_sub(self.first) {
+            Some(at) if at < self.len_blocks => at,
+            _ => {
+                self.load(block)?;
+                0
+            }
+        };
+        let size = self.block_size.len();
+        let start = index(at).saturating_mul(size);
+        let bytes = self.buffer.get(start..start.saturating_add(size));
+        bytes.ok_or_else(|| corrupt_block(block, "it can't be read"))
+    }
+
+    fn load(&mut self, block: LogBlock) -> Result<()> {
+        self.len_blocks = 0;
+        let run = self.map.run_at(block)?;
+        let stretch = STRETCH_BYTES.wrapping_shr(self.block_size.bits());
+        let len_blocks = run.len_blocks.min(stretch);
+        let len_bytes = self.block_size.bytes_of(u64::from(len_blocks));
+        self.buffer.resize(index(len_bytes), 0);
+        self.device
+            .read_at(self.block_size.byte_of(run.start), &mut self.buffer)
+            .map_err(device_failed)?;
+        self.first = block.0;
+        self.len_blocks = len_blocks;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use diskfs_block::Memory;
+
+    use super::*;
+
+    #[expect(clippy::unnecessary_wraps, reason = "runs come out of what can fail")]
+    fn run(start: u64, len_blocks: u32) -> Result<JournalRun> {
+        Ok(JournalRun {
+            start: FsBlock(start),
+            len_blocks,
+        })
+    }
+
+    #[test]
+    fn blocks_are_found_in_their_runs() {
+        let map = LogMap::new([run(10, 2), run(12, 3), run(5, 1)], 20).unwrap();
+        assert_eq!(map.len_blocks(), 6);
+        assert_eq!(map.runs.len(), 2, "neighbours are one run");
+        assert_eq!(map.device_block(LogBlock(4)).unwrap(), FsBlock(14));
+        assert_eq!(map.device_block(LogBlock(5)).unwrap(), FsBlock(5));
+        assert!(map.device_block(LogBlock(6)).is_err());
+        assert!(
+            LogMap::new([], 20)
+                .unwrap()
+                .device_block(LogBlock(0))
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn runs_stay_within_the_filesystem() {
+        assert!(LogMap::new([run(10, 11)], 20).is_err());
+        assert!(LogMap::new([run(u64::MAX, 2)], u64::MAX).is_err());
+        assert!(LogMap::new([run(0, u32::MAX), run(0, 1)], u64::MAX).is_err());
+    }
+
+    #[test]
+    fn reads_across_runs() {
+        let size = BlockSize::from_log(0).unwrap();
+        let bytes: Vec<u8> = (0..20u8).flat_map(|n| vec![n; 1024]).collect();
+        let device: Arc<dyn BlockRead> = Arc::new(Memory::new(bytes));
+        let map = LogMap::new([run(10, 2), run(3, 2)], 20).unwrap();
+        let mut reader = LogReader::new(&device, &map, size);
+        for (block, value) in [(0, 10), (3, 4), (1, 11), (2, 3), (0, 10)] {
+            let bytes = reader.block(LogBlock(block)).unwrap();
+            assert_eq!(bytes, vec![value; 1024]);
+        }
+        assert!(reader.block(LogBlock(4)).is_err());
+    }
+}
