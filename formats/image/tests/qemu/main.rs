@@ -1,0 +1,14 @@
+//! Our reading against QEMU's: images made by qemu-img, written at random by qemu-io, and compared
+//! with what `qemu-img convert` and `qemu-img map` say.
+//!
+//! `DISKFS_QEMU_ROUNDS=500 cargo test -p diskfs-image --test qemu` for a long run;
+//! `DISKFS_QEMU_SEED` picks other images, and a failure names its seed.
+
+mod bad_input;
+mod case;
+mod compare;
+mod gate;
+mod hand_made;
+mod locks;
+mod matrix;
+mod tools;

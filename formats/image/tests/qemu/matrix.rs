@@ -1,0 +1,235 @@
+//! Combinations of features.
+
+use crate::case::{Backing, Case, DataFile};
+use crate::tools::{have_qemu, number, run};
+use crate::{compare, tools::converted};
+
+fn check(case: Case) {
+    let dir = tempfile::tempdir().unwrap();
+    let result = std::panic::catch_unwind(|| {
+        case.make(dir.path());
+        for snapshot in 0..case.snapshots {
+            let name = format!("snap{snapshot}");
+            compare::bytes(dir.path(), "disk.qcow2", Some(&name), case.seed);
+        }
+        let bytes = compare::bytes(dir.path(), "disk.qcow2", None, case.seed);
+        compare::map(dir.path(), "disk.qcow2", &bytes);
+    });
+    if result.is_err() {
+        let kept = dir.keep();
+        panic!("{case:?} in {}", kept.display());
+    }
+}
+
+/// Every value of every feature at least once, whatever the random rounds pick.
+#[test]
+fn each_feature() {
+    if !have_qemu("each_feature") {
+        return;
+    }
+    let plain = Case {
+        version: 3,
+        cluster_size: 65536,
+        refcount_bits: 16,
+        extended_l2: false,
+        data_file: DataFile::Inside,
+        zstd: false,
+        backing: Backing::None,
+        preallocation: "off",
+        snapshots: 0,
+        seed: 1,
+    };
+    let cases = [
+        plain,
+        Case {
+            version: 2,
+            snapshots: 1,
+            ..plain
+        },
+        Case {
+            version: 2,
+            backing: Backing::Qcow2,
+            cluster_size: 4096,
+            ..plain
+        },
+        Case {
+            cluster_size: 512,
+            refcount_bits: 1,
+            ..plain
+        },
+        Case {
+            cluster_size: 512,
+            backing: Backing::RawShorter,
+            zstd: true,
+            ..plain
+        },
+        Case {
+            cluster_size: 2 << 20,
+            refcount_bits: 64,
+            ..plain
+        },
+        Case {
+            zstd: true,
+            backing: Backing::Qcow2Longer,
+            ..plain
+        },
+        Case {
+            extended_l2: true,
+            zstd: true,
+            snapshots: 1,
+            ..plain
+        },
+        Case {
+            extended_l2: true,
+            backing: Backing::Raw,
+            cluster_size: 16384,
+            ..plain
+        },
+        Case {
+            extended_l2: true,
+            backing: Backing::Raw,
+            preallocation: "metadata",
+            ..plain
+        },
+        Case {
+            data_file: DataFile::External,
+            backing: Backing::Qcow2,
+            ..plain
+        },
+        Case {
+            data_file: DataFile::External,
+            extended_l2: true,
+            ..plain
+        },
+        Case {
+            data_file: DataFile::External,
+            preallocation: "metadata",
+            ..plain
+        },
+        Case {
+            data_file: DataFile::ExternalRaw,
+            ..plain
+        },
+        Case {
+            preallocation: "metadata",
+            cluster_size: 4096,
+            ..plain
+        },
+        Case {
+            preallocation: "falloc",
+            refcount_bits: 2,
+            ..plain
+        },
+    ];
+    for (seed, case) in (1..).zip(cases) {
+        check(Case { seed, ..case });
+    }
+}
+
+#[test]
+fn random_combinations() {
+    if !have_qemu("random_combinations") {
+        return;
+    }
+    let rounds = number("DISKFS_QEMU_ROUNDS", 20);
+    let seed = number("DISKFS_QEMU_SEED", 1000);
+    for seed in seed..seed + rounds {
+        check(Case::random(seed));
+    }
+}
+
+/// Images that `qemu-img convert` writes: packed, compressed clusters that cross borders and end
+/// with the file.
+#[test]
+fn converted_images() {
+    if !have_qemu("converted_images") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let case = Case {
+        backing: Backing::None,
+        ..Case::random(7)
+    };
+    case.make(dir.path());
+    for (size, codec) in [
+        ("512", "zlib"),
+        ("4096", "zstd"),
+        ("65536", "zlib"),
+        ("2M", "zstd"),
+    ] {
+        let options = format!("cluster_size={size},compression_type={codec}");
+        let args = [
+            "convert",
+            "-q",
+            "-c",
+            "-O",
+            "qcow2",
+            "-o",
+            &options,
+            "disk.qcow2",
+            "packed.qcow2",
+        ];
+        run(dir.path(), "qemu-img", &args);
+        let bytes = compare::bytes(dir.path(), "packed.qcow2", None, 3);
+        compare::map(dir.path(), "packed.qcow2", &bytes);
+        assert_eq!(bytes, converted(dir.path(), "disk.qcow2", &[]));
+    }
+}
+
+/// A chain of several images, each with some data of its own.
+#[test]
+fn deep_chain() {
+    if !have_qemu("deep_chain") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    run(
+        dir,
+        "qemu-img",
+        &["create", "-q", "-f", "qcow2", "d0.qcow2", "1M"],
+    );
+    for layer in 1..12_u64 {
+        let (below, name) = (format!("d{}.qcow2", layer - 1), format!("d{layer}.qcow2"));
+        let size = format!("{}k", 1024 + layer * 64 - 96 * (layer % 3));
+        run(
+            dir,
+            "qemu-img",
+            &[
+                "create", "-q", "-f", "qcow2", "-b", &below, "-F", "qcow2", &name, &size,
+            ],
+        );
+        let write = format!("write -P {layer} {}k 150k", layer * 70);
+        run(dir, "qemu-io", &["-c", &write, &name]);
+    }
+    let bytes = compare::bytes(dir, "d11.qcow2", None, 5);
+    compare::map(dir, "d11.qcow2", &bytes);
+}
+
+#[test]
+fn raw_images() {
+    if !have_qemu("raw_images") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    run(
+        dir.path(),
+        "qemu-img",
+        &["create", "-q", "-f", "raw", "disk.raw", "5M"],
+    );
+    run(
+        dir.path(),
+        "qemu-io",
+        &[
+            "-f",
+            "raw",
+            "-c",
+            "write -P 7 1M 100k",
+            "-c",
+            "write -P 8 4M 1M",
+            "disk.raw",
+        ],
+    );
+    let bytes = compare::bytes(dir.path(), "disk.raw", None, 5);
+    compare::map(dir.path(), "disk.raw", &bytes);
+}

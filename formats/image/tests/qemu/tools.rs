@@ -1,0 +1,85 @@
+//! Running QEMU's programs, and numbers that look random.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Whether the programs are there. A test that needs them ends when they are not, but not in CI.
+pub(crate) fn have_qemu(test: &str) -> bool {
+    for program in ["qemu-img", "qemu-io", "qemu-storage-daemon"] {
+        if Command::new(program).arg("--version").output().is_err() {
+            assert!(
+                std::env::var_os("CI").is_none_or(|ci| ci != "true"),
+                "{test}: {program} is missing"
+            );
+            println!("SKIP: {test}: {program} is missing");
+            return false;
+        }
+    }
+    true
+}
+
+/// Runs a program in `dir` and gives back what it printed, whether it failed or not.
+pub(crate) fn try_run(dir: &Path, program: &str, args: &[&str]) -> Output {
+    Command::new(program)
+        .args(args)
+        .current_dir(dir)
+        .output()
+        .unwrap_or_else(|e| panic!("{program}: {e}"))
+}
+
+/// Runs a program in `dir`, which must succeed, and gives back its standard output.
+pub(crate) fn run(dir: &Path, program: &str, args: &[&str]) -> String {
+    let output = try_run(dir, program, args);
+    assert!(
+        output.status.success(),
+        "{program} {args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A number from the environment.
+pub(crate) fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |value| value.parse().expect(variable))
+}
+
+/// The bytes of the guest's disk, by qemu-img.
+pub(crate) fn converted(dir: &Path, image: &str, extra: &[&str]) -> Vec<u8> {
+    let out: PathBuf = dir.join(format!("{image}.oracle"));
+    let out_name = out.to_str().unwrap();
+    let args = [&["convert", "-q"], extra, &["-O", "raw", image, out_name]].concat();
+    run(dir, "qemu-img", &args);
+    let bytes = std::fs::read(&out).unwrap();
+    std::fs::remove_file(&out).unwrap();
+    bytes
+}
+
+/// xorshift64*: the same numbers for the same seed, everywhere.
+#[derive(Debug, Clone)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        (self.next() >> 11) % end
+    }
+
+    pub(crate) fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[usize::try_from(self.below(choices.len() as u64)).unwrap()]
+    }
+
+    /// One time out of `n`.
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
