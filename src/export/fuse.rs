@@ -30,7 +30,7 @@ mod options;
 mod presence;
 mod unmount;
 
-pub use device::Laziness;
+pub use device::{Laziness, detach};
 pub use id_map::{IdMap, IdMapError, IdMapping, IdRange};
 pub use mount_table::{KIND, MountEntry, MountId, mounted_at, mounts};
 pub use options::{Access, Effect, Options};

@@ -45,10 +45,19 @@ pub(super) struct MountPoint {
 
 impl Drop for MountPoint {
     fn drop(&mut self) {
-        // Whoever unmounted it may have mounted something else there since.
-        if mounted_at(&self.path).is_ok_and(|found| found.is_some_and(|m| m.id == self.id)) {
-            let _ = unmount(&self.path, Laziness::Detach);
-        }
+        let _ = detach(&self.path, self.id);
+    }
+}
+
+/// Takes the mount `id` out of the tree, if it is still there. Whoever unmounted it may have
+/// mounted something else at the same place since: that stays.
+///
+/// # Errors
+/// When the kernel or fusermount3 refuse.
+pub fn detach(mountpoint: &Path, id: MountId) -> Result<()> {
+    match mounted_at(mountpoint)? {
+        Some(found) if found.id == id => unmount(mountpoint, Laziness::Detach),
+        _ => Ok(()),
     }
 }
 
@@ -219,26 +228,32 @@ fn finish(mut child: Child) -> Result<String> {
     Ok(lossy(OsStr::from_bytes(&complaint)).trim().to_owned())
 }
 
+/// What fusermount3 says when it is not allowed to, and what to do then.
+const DENIALS: [(&str, &str); 4] = [
+    (
+        "user_allow_other",
+        "add a line `user_allow_other` to /etc/fuse.conf",
+    ),
+    (
+        "failed to open /dev/fuse",
+        "let ordinary users open it, as is usual: chmod 666 /dev/fuse",
+    ),
+    ("has no write access", "use a directory of your own"),
+    ("not permitted", "use a directory of your own"),
+];
+
 fn helper_failed(complaint: &str) -> Error {
     let own_words = complaint
         .strip_prefix(FUSERMOUNT)
         .map_or(complaint, |rest| rest.trim_start_matches([':', ' ']));
-    let (kind, hint) = if complaint.contains("user_allow_other") {
-        (
-            ErrorKind::Denied,
-            Some("add a line `user_allow_other` to /etc/fuse.conf"),
-        )
-    } else if complaint.contains("device not found") {
+    if complaint.contains("device not found") {
         return no_fuse();
-    } else if complaint.contains("has no write access") || complaint.contains("not permitted") {
-        (ErrorKind::Denied, Some("use a directory of your own"))
-    } else {
-        (ErrorKind::Other, None)
-    };
-    let error = Error::new(kind, format!("{FUSERMOUNT} refused: {own_words}"));
-    match hint {
-        Some(hint) => error.with_hint(hint),
-        None => error,
+    }
+    let reason = format!("{FUSERMOUNT} refused: {own_words}");
+    let known = DENIALS.iter().find(|(words, _)| complaint.contains(words));
+    match known {
+        Some((_, hint)) => Error::new(ErrorKind::Denied, reason).with_hint(*hint),
+        None => Error::new(ErrorKind::Other, reason),
     }
 }
 

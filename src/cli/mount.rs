@@ -1,0 +1,348 @@
+//! `diskfs mount`.
+//!
+//! Three processes, all of this program: the one that the user starts, which ends when the mount
+//! works; the server, which it starts; and a small one that the server starts, which takes the
+//! mount away when the server is killed.
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::num::NonZeroUsize;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use diskfs::export::fuse::{self, Access, Effect, IdMap, IdMapping, MountId, Mounted, Options};
+use diskfs::{Error, ErrorKind, Result};
+
+use super::options::SourceArgs;
+use super::session::Session;
+use super::signals::Signals;
+
+/// Tells a server that it runs in the background, and that its standard output is the pipe on which
+/// the process that the user started waits for a byte.
+const BACKGROUND: &str = "DISKFS_MOUNT_BACKGROUND";
+
+/// This program, also after an upgrade replaced its file.
+const SELF: &str = "/proc/self/exe";
+
+/// How long those who use the mount have to finish when a signal ends it.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Mount a filesystem of an image through FUSE, read-only
+///
+/// Returns when the mount works; the files are served from the background until it is unmounted
+/// (with `diskfs umount`, `fusermount3 -u` or umount(8)). Needs no root: without it, fusermount3
+/// mounts (package fuse3). The image stays locked as long as it is mounted, and is not changed.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  diskfs mount debian.qcow2 /mnt
+  diskfs mount debian.qcow2,snapshot=before ~/mnt -p 1
+  diskfs mount disk.img /mnt --uid 1000 --gid 1000
+  diskfs umount /mnt")]
+pub(super) struct Mount {
+    /// The image
+    #[arg(value_name = "IMG")]
+    image: OsString,
+
+    /// The directory to mount it at
+    #[arg(value_name = "MOUNTPOINT")]
+    mountpoint: PathBuf,
+
+    /// Serve in the foreground; Ctrl-C unmounts
+    #[arg(short, long)]
+    foreground: bool,
+
+    /// Let other users in, as the modes and ACLs on the image allow
+    #[arg(long)]
+    allow_other: bool,
+
+    /// Show files as owned by user ID, or map ranges of users; may be given again
+    #[arg(long, value_name = "ID|GUEST:HOST:COUNT")]
+    uid: Vec<IdMapping>,
+
+    /// The same for groups
+    #[arg(long, value_name = "ID|GUEST:HOST:COUNT")]
+    gid: Vec<IdMapping>,
+
+    /// Options as mount(8) takes them
+    #[arg(short, value_name = "OPTION", value_delimiter = ',')]
+    options: Vec<MountOption>,
+
+    /// How many threads serve it [default: one per core, 2 to 4]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+
+    #[command(flatten)]
+    source: SourceArgs,
+
+    /// Take this mount away when standard input ends; how the server starts its companion
+    #[arg(long, hide = true, value_name = "DEVICE")]
+    watch: Option<MountId>,
+}
+
+/// The options of mount(8) that mean something here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum MountOption {
+    /// Read-only, as always
+    Ro,
+    /// Let other users in
+    AllowOther,
+    /// Have the kernel check modes and ACLs
+    DefaultPermissions,
+    /// Let set-user-id programs on the image take effect (root only)
+    Suid,
+    /// Don't (the default)
+    Nosuid,
+    /// Let device nodes on the image take effect (root only)
+    Dev,
+    /// Don't (the default)
+    Nodev,
+    /// Let programs run (the default)
+    Exec,
+    /// Don't
+    Noexec,
+}
+
+pub(super) fn run(args: &Mount, session: &mut Session) -> Result<()> {
+    if let Some(id) = args.watch {
+        return watch(id, &args.mountpoint);
+    }
+    let background = std::env::var_os(BACKGROUND).is_some();
+    if args.foreground || background {
+        let mode = if background {
+            Mode::Background
+        } else {
+            Mode::Foreground
+        };
+        return serve(args, mode, session);
+    }
+    start_server()
+}
+
+/// Starts the server and waits until it works. When it doesn't, it has said why.
+fn start_server() -> Result<()> {
+    let mut server = Command::new(SELF)
+        .arg0("diskfs")
+        .args(std::env::args_os().skip(1))
+        .env(BACKGROUND, "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut told = Vec::new();
+    if let Some(mut pipe) = server.stdout.take() {
+        pipe.read_to_end(&mut told)?;
+    }
+    if !told.is_empty() {
+        return Ok(());
+    }
+    let status = server.wait()?;
+    match status.code() {
+        Some(code) if code != 0 => std::process::exit(code),
+        _ => Err(Error::new(
+            ErrorKind::Other,
+            format!("the server ended before the mount worked ({status})"),
+        )),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Foreground,
+    Background,
+}
+
+fn serve(args: &Mount, mode: Mode, session: &mut Session) -> Result<()> {
+    let mounted = mount(args, session)?;
+    let signals = Signals::hold();
+    let (id, mountpoint) = (mounted.id(), mounted.mountpoint().to_owned());
+    // Whatever takes a moment comes after the byte that the user waits for.
+    if mode == Mode::Background {
+        go_into_background()?;
+    }
+    let companion = start_companion(&mounted)?;
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            signals.wait();
+            end(&mountpoint, id);
+        })?;
+    let served = mounted.serve();
+    // Now the mount is gone: the companion finds nothing to do and ends, too.
+    drop(companion);
+    served
+}
+
+/// Opens the filesystem and mounts it. The mount alone holds the image then: it is closed, and its
+/// locks are gone, before anybody learns that the server has ended.
+fn mount(args: &Mount, session: &mut Session) -> Result<Mounted> {
+    let options = args.fuse_options()?;
+    let disk = session.disk(&args.image, &args.source)?;
+    let filesystem = args.source.volume.filesystem(&disk);
+    session.warn_of(&disk);
+    let filesystem = filesystem?;
+    let options = Options {
+        source: std::path::absolute(filesystem.image_path())?,
+        ..options
+    };
+    fuse::mount(filesystem.driver(), &args.mountpoint, &options)
+}
+
+/// Says that the mount works, and lets go of the terminal, the session and the directory.
+fn go_into_background() -> Result<()> {
+    io::stdout().write_all(b"\n")?;
+    io::stdout().flush()?;
+    let null = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&null).map_err(io::Error::from)?;
+    rustix::stdio::dup2_stderr(&null).map_err(io::Error::from)?;
+    // Fails for the leader of a process group only, who has no terminal to let go of.
+    let _ = rustix::process::setsid();
+    std::env::set_current_dir("/")?;
+    Ok(())
+}
+
+/// Unmounts because of a signal. Who still uses the mount has a moment to finish.
+fn end(mountpoint: &Path, id: MountId) {
+    if let Err(error) = fuse::detach(mountpoint, id) {
+        tracing::warn!("{error}");
+    }
+    thread::sleep(GRACE);
+    std::process::exit(0);
+}
+
+/// Starts the process that unmounts when this one is killed: its standard input ends then, and
+/// only then, because nobody else has the other end of that pipe.
+fn start_companion(mounted: &Mounted) -> Result<Child> {
+    let child = Command::new(SELF)
+        .arg0("diskfs")
+        .args(["mount", "--watch", &mounted.id().to_string(), "--", "-"])
+        .arg(mounted.mountpoint())
+        .env_remove(BACKGROUND)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .current_dir("/")
+        .spawn()?;
+    Ok(child)
+}
+
+/// What the companion does.
+fn watch(id: MountId, mountpoint: &Path) -> Result<()> {
+    // Ctrl-C and the end of the terminal are for the server.
+    let _ = rustix::process::setsid();
+    let _signals = Signals::hold();
+    io::copy(&mut io::stdin().lock(), &mut io::sink())?;
+    fuse::detach(mountpoint, id)
+}
+
+impl Mount {
+    fn fuse_options(&self) -> Result<Options> {
+        let map = |parts: &[IdMapping]| {
+            IdMapping::merge(parts.iter().cloned())
+                .map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))
+        };
+        let has = |option| self.options.contains(&option);
+        let access = match () {
+            () if self.allow_other || has(MountOption::AllowOther) => Access::Everyone,
+            () if has(MountOption::DefaultPermissions) => Access::OwnerChecked,
+            () => Access::Owner,
+        };
+        Ok(Options {
+            threads: self.threads,
+            access,
+            ids: IdMap {
+                uid: map(&self.uid)?,
+                gid: map(&self.gid)?,
+            },
+            suid: self.effect(MountOption::Suid, MountOption::Nosuid, Effect::Ignored),
+            devices: self.effect(MountOption::Dev, MountOption::Nodev, Effect::Ignored),
+            execute: self.effect(MountOption::Exec, MountOption::Noexec, Effect::Allowed),
+            ..Options::default()
+        })
+    }
+
+    /// What the last of two opposite options says.
+    fn effect(&self, allow: MountOption, ignore: MountOption, default: Effect) -> Effect {
+        let last = self
+            .options
+            .iter()
+            .rev()
+            .find(|&&option| option == allow || option == ignore);
+        match last {
+            Some(&option) if option == allow => Effect::Allowed,
+            Some(_) => Effect::Ignored,
+            None => default,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        mount: Mount,
+    }
+
+    fn options(words: &[&str]) -> Result<Options> {
+        let words = ["mount", "i.img", "/mnt"].iter().chain(words);
+        Program::parse_from(words).mount.fuse_options()
+    }
+
+    #[test]
+    fn what_the_image_can_do_to_the_host_is_off_unless_asked_for() {
+        let plain = options(&[]).unwrap();
+        assert_eq!(plain.access, Access::Owner);
+        assert_eq!(
+            (plain.suid, plain.devices, plain.execute),
+            (Effect::Ignored, Effect::Ignored, Effect::Allowed)
+        );
+        let asked = options(&["-o", "ro,suid,dev,noexec", "-o", "nodev"]).unwrap();
+        assert_eq!(
+            (asked.suid, asked.devices, asked.execute),
+            (Effect::Allowed, Effect::Ignored, Effect::Ignored)
+        );
+    }
+
+    #[test]
+    fn others_get_in_only_with_checks() {
+        assert_eq!(
+            options(&["--allow-other"]).unwrap().access,
+            Access::Everyone
+        );
+        assert_eq!(
+            options(&["-o", "allow_other"]).unwrap().access,
+            Access::Everyone
+        );
+        assert_eq!(
+            options(&["-o", "default_permissions"]).unwrap().access,
+            Access::OwnerChecked
+        );
+    }
+
+    #[test]
+    fn ids_are_put_together() {
+        let mapped = options(&["--uid", "0:1000:1", "--uid", "1:5:1", "--gid", "7"]).unwrap();
+        assert_eq!(mapped.ids.uid.map(1), 5);
+        assert_eq!(mapped.ids.gid.map(1), 7);
+        let error = options(&["--uid", "1", "--uid", "2"]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+    }
+
+    #[test]
+    fn writing_is_no_option() {
+        let words = ["mount", "i.img", "/mnt", "-o", "rw"];
+        assert!(Program::try_parse_from(words).is_err());
+    }
+}
