@@ -8,19 +8,28 @@
         clippy::unwrap_used
     )
 )]
-#![allow(dead_code)]
 
 mod block;
 mod bytes;
 mod checksum;
+mod contents;
+mod directory;
 mod error;
+mod ext4;
 mod features;
-mod htree;
-mod journal;
-mod superblock;
 mod file_blocks;
 mod group_descriptor;
+mod htree;
+mod identity;
+mod inline_data;
 mod inode;
 mod inode_table;
+mod journal;
 mod metadata_cache;
+mod statistics;
+mod superblock;
+mod symlink;
 mod volume;
+mod xattr;
+
+pub use ext4::{Ext4, Options};

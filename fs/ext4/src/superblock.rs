@@ -65,6 +65,8 @@ pub(crate) struct Superblock {
     pub(crate) hash_signedness: HashSignedness,
     /// The seed of all checksums; `None` without `metadata_csum`.
     pub(crate) checksum_seed: Option<ChecksumSeed>,
+    /// The seed of the checksums of attribute values in inodes, which are there in any case.
+    pub(crate) value_seed: ChecksumSeed,
     pub(crate) state: State,
     pub(crate) is_test_filesystem: bool,
 }
@@ -164,6 +166,7 @@ impl Superblock {
             default_hash_version: raw.s_def_hash_version,
             hash_signedness: hash_signedness(raw),
             checksum_seed,
+            value_seed: seed(raw, features),
             state: state(raw),
             is_test_filesystem: raw.s_flags.get() & FLAG_TEST != 0,
         };
@@ -395,11 +398,15 @@ fn checksum_seed(
         }
         .into());
     }
-    Ok(Some(if features.has(Incompatible::CSUM_SEED) {
+    Ok(Some(seed(raw, features)))
+}
+
+fn seed(raw: &RawSuperblock, features: Features) -> ChecksumSeed {
+    if features.has(Incompatible::CSUM_SEED) {
         ChecksumSeed(raw.s_checksum_seed.get())
     } else {
         ChecksumSeed::of_uuid(&raw.s_uuid)
-    }))
+    }
 }
 
 fn block_size(raw: &RawSuperblock) -> Result<BlockSize> {

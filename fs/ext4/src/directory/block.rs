@@ -1,0 +1,197 @@
+//! Directory blocks: reading them, checked, and several at once.
+//!
+//! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Directory
+//! Entries" (`struct ext4_dir_entry_tail`).
+
+use std::sync::Arc;
+
+use crate::block::FileBlock;
+use crate::bytes::le32;
+use crate::checksum::ChecksumSeed;
+use crate::error::{Corrupt, InInode, Result, Structure, malformed};
+use crate::features::{Compatible, Incompatible};
+use crate::file_blocks::{Run, runs};
+use crate::htree;
+use crate::inode::{Inode, InodeFlags};
+use crate::metadata_cache::Key;
+use crate::volume::Volume;
+
+/// How much of a directory is read at once while all of it is listed.
+const BATCH_BYTES: u32 = 64 * 1024;
+/// How much further on the device hears of what will be read.
+const AHEAD_BYTES: u32 = 512 * 1024;
+
+/// The tail: an entry that is not in use, of the type 0xde, and the checksum in its name's place.
+const TAIL_BYTES: usize = 12;
+const TAIL_START: [u8; 8] = [0, 0, 0, 0, 12, 0, 0, 0xde];
+
+/// Whether the directory has an index of hashes.
+pub(super) fn is_indexed(volume: &Volume, directory: &Inode) -> bool {
+    directory.has(InodeFlags::INDEX) && volume.superblock.features.has(Compatible::DIR_INDEX)
+}
+
+/// What the hash tree must know about a directory.
+pub(super) fn htree_directory(volume: &Volume, directory: &Inode) -> htree::Directory {
+    let superblock = &volume.superblock;
+    htree::Directory {
+        inode: diskfs_vfs::InodeNumber(u64::from(directory.number)),
+        block_size: superblock.block_size,
+        checksum: directory.checksum_seed,
+        levels_max: if superblock.features.has(Incompatible::LARGE_DIR) {
+            htree::Directory::LEVELS_MAX_LARGE_DIR
+        } else {
+            htree::Directory::LEVELS_MAX
+        },
+        sign: superblock.hash_signedness,
+        seed: htree::HashSeed::new(superblock.hash_seed),
+    }
+}
+
+/// One block of a directory; an error when there is none.
+pub(super) fn read(volume: &Volume, directory: &Inode, block: FileBlock) -> Result<Arc<[u8]>> {
+    let run = runs(volume, directory, block).next().transpose()?;
+    match run {
+        Some(run) if run.file_block == block && run.written => fetch(volume, directory, run, 1),
+        _ => Err(malformed(
+            Structure::DirectoryBlock(block),
+            "the directory has a hole in its place",
+        ))
+        .in_inode(directory.number),
+    }
+}
+
+/// The first block of a run of a directory that is listed block by block: what follows it in the
+/// run is fetched with it.
+pub(super) fn read_first(volume: &Volume, directory: &Inode, run: Run) -> Result<Arc<[u8]>> {
+    let bits = volume.superblock.block_size.bits();
+    let batch = BATCH_BYTES.wrapping_shr(bits).max(1);
+    if let Some(behind) = run.starting_at(FileBlock(run.file_block.0.saturating_add(batch))) {
+        let ahead = u64::from(AHEAD_BYTES.wrapping_shr(bits));
+        volume.will_need_blocks(behind.fs_block, ahead.min(u64::from(behind.len_blocks)));
+    }
+    fetch(volume, directory, run, batch.min(run.len_blocks))
+}
+
+/// The first block of `run`. On a miss `batch` blocks are read at once, and kept.
+fn fetch(volume: &Volume, directory: &Inode, run: Run, batch: u32) -> Result<Arc<[u8]>> {
+    let key = Key::directory_block(directory.number, run.fs_block);
+    if batch <= 1 {
+        return volume
+            .checked_block(key, |bytes| {
+                verify(volume, directory, run.file_block, bytes)
+            })
+            .in_inode(directory.number);
+    }
+    volume
+        .metadata
+        .get_or_read(key, || {
+            let all = volume.read_blocks(run.fs_block, batch)?;
+            let mut blocks = all.chunks(volume.superblock.block_size.len());
+            let first = blocks.next().unwrap_or_default();
+            verify_at(volume, directory, run, first)?;
+            for (bytes, nth) in blocks.zip(1..) {
+                keep(volume, directory, run, nth, bytes);
+            }
+            Ok(Arc::from(first))
+        })
+        .in_inode(directory.number)
+}
+
+/// Keeps the `nth` block of a run, unless something is wrong with it: that will be told when it is
+/// asked for.
+fn keep(volume: &Volume, directory: &Inode, run: Run, nth: u32, bytes: &[u8]) {
+    let Some(rest) = run.starting_at(FileBlock(run.file_block.0.saturating_add(nth))) else {
+        return;
+    };
+    if verify(volume, directory, rest.file_block, bytes).is_ok() {
+        let key = Key::directory_block(directory.number, rest.fs_block);
+        volume.metadata.insert(key, Arc::from(bytes));
+    }
+}
+
+fn verify_at(volume: &Volume, directory: &Inode, run: Run, bytes: &[u8]) -> Result<()> {
+    let offset = volume.superblock.block_size.byte_of(run.fs_block);
+    verify(volume, directory, run.file_block, bytes).map_err(|e| e.at(offset))
+}
+
+/// Checks a block's checksum, which stands in a tail, or in an index block behind the index.
+fn verify(volume: &Volume, directory: &Inode, block: FileBlock, bytes: &[u8]) -> Result<()> {
+    let Some(seed) = directory.checksum_seed else {
+        return Ok(());
+    };
+    if is_indexed(volume, directory) {
+        let htree = htree_directory(volume, directory);
+        if htree::is_index_block(&htree, block, bytes) {
+            return htree::verify(&htree, block, bytes);
+        }
+    }
+    verify_tail(seed, block, bytes)
+}
+
+fn verify_tail(seed: ChecksumSeed, block: FileBlock, bytes: &[u8]) -> Result<()> {
+    let structure = Structure::DirectoryBlock(block);
+    let covered = bytes.len().saturating_sub(TAIL_BYTES);
+    let tail = bytes.get(covered..).unwrap_or_default();
+    let Some(stored) = tail.strip_prefix(&TAIL_START) else {
+        return Err(malformed(structure, "it has no tail for its checksum"));
+    };
+    let expected = seed.of(&[bytes.get(..covered).unwrap_or_default()]);
+    let actual = le32(stored, 0).unwrap_or(0);
+    if expected == actual {
+        return Ok(());
+    }
+    Err(Corrupt::Checksum {
+        structure,
+        expected,
+        actual,
+    }
+    .into())
+}
+
+/// How many blocks the directory's size covers. It can't have more than the filesystem.
+pub(super) fn len_blocks(volume: &Volume, directory: &Inode) -> Result<u64> {
+    let size = directory.size_bytes;
+    let blocks = volume.superblock.block_size.blocks_for(size);
+    if blocks > volume.superblock.blocks_count {
+        return Err(Corrupt::Field {
+            structure: Structure::Inode(directory.number),
+            field: "i_size",
+            value: size,
+            range: "of a directory: up to the size of the filesystem",
+        })
+        .in_inode(directory.number);
+    }
+    Ok(blocks)
+}
+
+/// Where a block of a directory begins, in bytes of the directory, as a length in memory.
+pub(super) fn start_of(volume: &Volume, block: FileBlock) -> u64 {
+    volume.superblock.block_size.file_byte_of(block)
+}
+
+const _: () = assert!(TAIL_BYTES == TAIL_START.len() + 4);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tail_is_found_and_checked() {
+        let seed = ChecksumSeed(5);
+        let mut bytes = vec![7; 1024];
+        let covered = 1024 - TAIL_BYTES;
+        bytes[covered..covered + 8].copy_from_slice(&TAIL_START);
+        let sum = seed.of(&[&bytes[..covered]]);
+        bytes[covered + 8..].copy_from_slice(&sum.to_le_bytes());
+        verify_tail(seed, FileBlock(3), &bytes).unwrap();
+        bytes[0] ^= 1;
+        let e = verify_tail(seed, FileBlock(3), &bytes).unwrap_err();
+        assert!(
+            e.to_string().starts_with("directory block 3 has checksum"),
+            "{e}"
+        );
+        bytes[covered] = 1;
+        let e = verify_tail(seed, FileBlock(3), &bytes).unwrap_err();
+        assert!(e.to_string().contains("no tail"), "{e}");
+    }
+}

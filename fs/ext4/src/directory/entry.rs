@@ -1,0 +1,179 @@
+//! Directory entries, `struct ext4_dir_entry_2`.
+//!
+//! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Linear (Classic)
+//! Directories".
+
+use diskfs_vfs::FileType;
+
+use crate::bytes::{le16, le32, part};
+use crate::features::Incompatible;
+use crate::superblock::Superblock;
+
+/// The fields before the name.
+const HEADER_BYTES: usize = 8;
+/// An entry with a name of one byte, the shortest there is.
+const ENTRY_BYTES_MIN: usize = 12;
+
+/// One entry, in use or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry<'a> {
+    /// 0 when it is not in use.
+    pub(super) inode: u32,
+    pub(super) name: &'a [u8],
+    pub(super) file_type: Option<FileType>,
+    /// Where the next entry begins.
+    pub(super) end: usize,
+}
+
+impl<'a> Entry<'a> {
+    /// The entry at `offset` of `region`: a directory block or a part of an inline directory, which
+    /// the entries fill exactly.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn parse(
+        superblock: &Superblock,
+        region: &'a [u8],
+        offset: usize,
+    ) -> Result<Self, &'static str> {
+        let header = part(region, offset, HEADER_BYTES).ok_or("it is cut short")?;
+        let inode = le32(header, 0).unwrap_or(0);
+        let rec_len = le16(header, 4).unwrap_or(0);
+        let len = record_len(rec_len, superblock.block_size.bytes());
+        let [.., name_len, file_type] = *header else {
+            return Err("it is cut short");
+        };
+        let name_len = usize::from(name_len);
+        let end = offset.saturating_add(len);
+        check_length(len, name_len, region.len().saturating_sub(offset))?;
+        if inode > superblock.inodes_count {
+            return Err("its inode number is out of range");
+        }
+        let name = part(region, offset.saturating_add(HEADER_BYTES), name_len);
+        Ok(Self {
+            inode,
+            name: name.ok_or("its name reaches past it")?,
+            file_type: decode_type(superblock, file_type),
+            end,
+        })
+    }
+}
+
+fn check_length(len: usize, name_len: usize, left: usize) -> Result<(), &'static str> {
+    if len < ENTRY_BYTES_MIN {
+        return Err("its length is less than the shortest entry's");
+    }
+    if len & 3 != 0 {
+        return Err("its length is no multiple of 4");
+    }
+    if len < HEADER_BYTES.saturating_add(name_len) {
+        return Err("its length is too small for its name");
+    }
+    match left.checked_sub(len) {
+        None => Err("it reaches past the end of its block"),
+        Some(1..ENTRY_BYTES_MIN) => Err("it leaves too little room for another one"),
+        Some(_) => Ok(()),
+    }
+}
+
+/// `rec_len`: 16 bits are one too few for a block of 64 KiB, so 65535 and 0 stand for all of it,
+/// and the two low bits, always 0 in a length, for what is above 65535.
+fn record_len(rec_len: u16, block_size: u32) -> usize {
+    const WHOLE: u16 = 65535;
+    if block_size < 1 << 16 {
+        return usize::from(rec_len);
+    }
+    if rec_len == WHOLE || rec_len == 0 {
+        return 1 << 16;
+    }
+    usize::from(rec_len & !3) | usize::from(rec_len & 3).wrapping_shl(16)
+}
+
+fn decode_type(superblock: &Superblock, file_type: u8) -> Option<FileType> {
+    if !superblock.features.has(Incompatible::FILETYPE) {
+        return None;
+    }
+    Some(match file_type {
+        1 => FileType::Regular,
+        2 => FileType::Directory,
+        3 => FileType::CharacterDevice,
+        4 => FileType::BlockDevice,
+        5 => FileType::Fifo,
+        6 => FileType::Socket,
+        7 => FileType::Symlink,
+        _ => return None,
+    })
+}
+
+/// What is wrong with a name that is in use, if anything is.
+pub(super) fn problem_of_name(name: &[u8]) -> Option<&'static str> {
+    if name.is_empty() {
+        return Some("its name is empty");
+    }
+    name.iter()
+        .any(|&byte| byte == b'/' || byte == 0)
+        .then_some("its name holds a slash or a NUL")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::superblock::tests::sample;
+
+    fn parse(bytes: &[u8]) -> Result<(u32, Vec<u8>, Option<FileType>, usize), &'static str> {
+        let superblock = Superblock::parse(&sample(), 4 << 20).unwrap();
+        let entry = Entry::parse(&superblock, bytes, 0)?;
+        Ok((entry.inode, entry.name.to_vec(), entry.file_type, entry.end))
+    }
+
+    fn bytes(inode: u8, rec_len: u8, name_len: u8, region: usize) -> Vec<u8> {
+        let mut bytes = vec![
+            inode, 0, 0, 0, rec_len, 0, name_len, 2, b'a', b'b', b'c', b'd',
+        ];
+        bytes.resize(region, 0);
+        bytes
+    }
+
+    #[test]
+    fn a_sound_entry() {
+        let found = parse(&bytes(12, 12, 3, 24)).unwrap();
+        assert_eq!(found, (12, b"abc".to_vec(), Some(FileType::Directory), 12));
+        assert_eq!(parse(&bytes(12, 24, 4, 24)).unwrap().3, 24);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told() {
+        for (rec_len, name_len, region, says) in [
+            (0, 1, 24, "less than the shortest"),
+            (8, 0, 24, "less than the shortest"),
+            (14, 1, 28, "multiple of 4"),
+            (12, 5, 24, "too small for its name"),
+            (28, 1, 24, "past the end"),
+            (16, 1, 24, "too little room"),
+        ] {
+            let e = parse(&bytes(12, rec_len, name_len, region)).unwrap_err();
+            assert!(e.contains(says), "{e} does not say: {says}");
+        }
+        assert!(parse(&[0; 7]).is_err());
+        let mut far = bytes(0, 12, 1, 24);
+        far[1] = 2;
+        assert!(parse(&far).unwrap_err().contains("out of range"));
+    }
+
+    #[test]
+    fn lengths_in_blocks_of_64_kib() {
+        assert_eq!(record_len(65535, 1 << 16), 65536);
+        assert_eq!(record_len(0, 1 << 16), 65536);
+        assert_eq!(record_len(16, 1 << 16), 16);
+        assert_eq!(record_len(0xfff0, 1 << 16), 0xfff0);
+        assert_eq!(record_len(0, 4096), 0);
+    }
+
+    #[test]
+    fn names_without_slash_or_nul() {
+        assert_eq!(problem_of_name(b"a b\xff"), None);
+        assert!(problem_of_name(b"").is_some());
+        assert!(problem_of_name(b"a/b").is_some());
+        assert!(problem_of_name(b"a\0").is_some());
+    }
+}

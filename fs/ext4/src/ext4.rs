@@ -1,0 +1,196 @@
+//! The opened filesystem as everybody else sees it.
+
+use std::sync::{Arc, OnceLock};
+
+use diskfs_block::BlockRead;
+use diskfs_vfs::{
+    DirEntries, Error, ErrorKind, FileExtents, FileType, FsRead, Identity, InodeNumber, Metadata,
+    Result, Statistics,
+};
+
+use crate::contents;
+use crate::directory;
+use crate::error::{InInode, Unsupported};
+use crate::identity::identity;
+use crate::inode::{Inode, InodeFlags, ROOT};
+use crate::inode_table;
+use crate::statistics::statistics;
+use crate::superblock::{self, Superblock};
+use crate::symlink;
+use crate::volume::Volume;
+use crate::xattr;
+
+/// The longest name of a directory entry, `EXT4_NAME_LEN`.
+const NAME_MAX_BYTES: usize = 255;
+
+/// How a filesystem is opened.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How much memory the caches of metadata may take, in bytes.
+    pub cache_bytes: u64,
+}
+
+impl Default for Options {
+    /// 16 MiB: the metadata of a system's tree of some 20,000 files, and half of that again.
+    fn default() -> Self {
+        Self {
+            cache_bytes: 16 << 20,
+        }
+    }
+}
+
+/// An ext2, ext3 or ext4 filesystem, opened for reading.
+#[derive(Debug)]
+pub struct Ext4 {
+    volume: Volume,
+    identity: Identity,
+    statistics: OnceLock<Statistics>,
+}
+
+impl Ext4 {
+    /// Whether the device holds one, judged by its superblock's magic.
+    ///
+    /// # Errors
+    /// When the device can't be read.
+    pub fn probe(device: &dyn BlockRead) -> diskfs_block::Result<bool> {
+        superblock::probe(device)
+    }
+
+    /// Opens the filesystem. Only the superblock is read, and the journal where it is not empty;
+    /// everything else is read and checked when it is used.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] when the superblock makes no sense, or the filesystem is larger than
+    /// the device; [`ErrorKind::Unsupported`], by name, for features that this driver lacks.
+    pub fn open(device: Arc<dyn BlockRead>, options: &Options) -> Result<Self> {
+        let superblock = Superblock::read(&*device)?;
+        let identity = identity(&superblock);
+        Ok(Self {
+            volume: Volume::new(device, superblock, options.cache_bytes),
+            identity,
+            statistics: OnceLock::new(),
+        })
+    }
+
+    /// A file's inode. What is no file to the outside (the journal, a value of an attribute) is not
+    /// found.
+    fn inode(&self, number: InodeNumber) -> Result<Arc<Inode>> {
+        let first = self.volume.superblock.first_inode;
+        let inode = match u32::try_from(number.0) {
+            Ok(ours) if ours == ROOT || ours >= first => self.volume.inode(ours)?,
+            _ => None,
+        };
+        inode
+            .filter(|inode| inode.links != 0 && !inode.has(InodeFlags::EA_INODE))
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, "no such inode").in_inode(number))
+    }
+
+    fn directory(&self, number: InodeNumber) -> Result<Arc<Inode>> {
+        let inode = self.inode(number)?;
+        if inode.is(FileType::Directory) {
+            return Ok(inode);
+        }
+        Err(Error::new(ErrorKind::NotADirectory, "not a directory").in_inode(number))
+    }
+
+    /// An inode whose contents may be read.
+    fn readable(&self, number: InodeNumber) -> Result<Arc<Inode>> {
+        let inode = self.inode(number)?;
+        match inode.file_type {
+            Some(FileType::Regular) => {}
+            Some(FileType::Directory) => {
+                let e = Error::new(ErrorKind::IsADirectory, "is a directory");
+                return Err(e.in_inode(number));
+            }
+            _ => {
+                let e = Error::new(ErrorKind::Invalid, "has no contents to read");
+                return Err(e.in_inode(number));
+            }
+        }
+        if inode.has(InodeFlags::ENCRYPT) {
+            return Err(Unsupported::Encrypted).in_inode(inode.number);
+        }
+        Ok(inode)
+    }
+}
+
+impl FsRead for Ext4 {
+    fn identity(&self) -> Identity {
+        self.identity.clone()
+    }
+
+    fn root(&self) -> InodeNumber {
+        InodeNumber(u64::from(ROOT))
+    }
+
+    fn lookup(&self, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
+        let directory = self.directory(dir)?;
+        if name.len() > NAME_MAX_BYTES {
+            let e = Error::new(ErrorKind::NameTooLong, "a name has at most 255 bytes");
+            return Err(e.in_inode(dir));
+        }
+        match directory::lookup(&self.volume, &directory, name)? {
+            Some(inode) => Ok(InodeNumber(u64::from(inode))),
+            None => Err(Error::new(ErrorKind::NotFound, "no such file").in_inode(dir)),
+        }
+    }
+
+    fn metadata(&self, inode: InodeNumber) -> Result<Metadata> {
+        let found = self.inode(inode)?;
+        found.metadata(&self.volume.superblock).ok_or_else(|| {
+            let mode = "its mode tells no type of file";
+            Error::new(ErrorKind::Corrupt, mode).in_inode(inode)
+        })
+    }
+
+    fn read_at(&self, inode: InodeNumber, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let inode = self.readable(inode)?;
+        contents::read(&self.volume, &inode, offset, buf)
+    }
+
+    fn read_dir(&self, dir: InodeNumber, cookie: u64) -> Result<DirEntries<'_>> {
+        directory::entries(&self.volume, self.directory(dir)?, cookie)
+    }
+
+    fn read_link(&self, inode: InodeNumber) -> Result<Vec<u8>> {
+        let found = self.inode(inode)?;
+        if found.is(FileType::Symlink) {
+            return symlink::target(&self.volume, &found);
+        }
+        Err(Error::new(ErrorKind::Invalid, "not a symlink").in_inode(inode))
+    }
+
+    fn xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        xattr::get(&self.volume, &*self.inode(inode)?, name)
+    }
+
+    fn list_xattrs(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>> {
+        xattr::list(&self.volume, &*self.inode(inode)?)
+    }
+
+    fn statistics(&self) -> Result<Statistics> {
+        if let Some(statistics) = self.statistics.get() {
+            return Ok(*statistics);
+        }
+        let statistics = statistics(&self.volume)?;
+        Ok(*self.statistics.get_or_init(|| statistics))
+    }
+
+    fn extents_of(&self, inode: InodeNumber, offset: u64) -> Result<FileExtents<'_>> {
+        let inode = self.readable(inode)?;
+        Ok(Box::new(contents::extents(&self.volume, inode, offset)))
+    }
+
+    fn will_need_metadata(&self, inodes: &[InodeNumber]) {
+        let numbers = inodes
+            .iter()
+            .filter_map(|inode| u32::try_from(inode.0).ok());
+        inode_table::will_need(&self.volume, numbers);
+    }
+
+    fn will_need(&self, inode: InodeNumber, offset: u64, len_bytes: u64) {
+        if let Ok(inode) = self.readable(inode) {
+            contents::will_need(&self.volume, &inode, offset, len_bytes);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What the filesystem says of itself.
+
+use diskfs_vfs::Identity;
+
+use crate::features::{Compatible, Features, Incompatible, ReadOnlyCompatible};
+use crate::superblock::Superblock;
+
+/// Kind, label, UUID and features, and what a careful reader should know.
+pub(crate) fn identity(superblock: &Superblock) -> Identity {
+    Identity {
+        kind: kind(superblock).to_owned(),
+        label: superblock.label().to_vec(),
+        uuid: uuid(&superblock.uuid),
+        features: superblock.features.names(),
+        notes: notes(superblock),
+    }
+}
+
+/// As libblkid decides it: ext2 has no journal, and neither ext2 nor ext3 knows a newer feature.
+fn kind(superblock: &Superblock) -> &'static str {
+    let features = superblock.features;
+    if superblock.is_test_filesystem {
+        "ext4dev"
+    } else if has_newer_than_ext3(features) {
+        "ext4"
+    } else if features.has(Compatible::HAS_JOURNAL) {
+        "ext3"
+    } else {
+        "ext2"
+    }
+}
+
+fn has_newer_than_ext3(features: Features) -> bool {
+    const INCOMPATIBLE: Incompatible = Incompatible::FILETYPE
+        .union(Incompatible::NEEDS_RECOVERY)
+        .union(Incompatible::META_BG);
+    const READ_ONLY: ReadOnlyCompatible = ReadOnlyCompatible::SPARSE_SUPER
+        .union(ReadOnlyCompatible::LARGE_FILE)
+        .union(ReadOnlyCompatible::BTREE_DIR);
+    !INCOMPATIBLE.contains(features.incompatible)
+        || !READ_ONLY.contains(features.read_only_compatible)
+}
+
+fn uuid(bytes: &[u8; 16]) -> Option<String> {
+    let uuid = uuid::Uuid::from_bytes(*bytes);
+    (!uuid.is_nil()).then(|| uuid.hyphenated().to_string())
+}
+
+fn notes(superblock: &Superblock) -> Vec<String> {
+    let mut notes = Vec::new();
+    let state = superblock.state;
+    if !state.clean {
+        notes.push("not cleanly unmounted".to_owned());
+    }
+    if state.errors {
+        notes.push(format!(
+            "marked as having errors ({} counted); run e2fsck on a copy",
+            state.error_count
+        ));
+    }
+    if state.orphans || superblock.features.has(ReadOnlyCompatible::ORPHAN_PRESENT) {
+        notes.push("files that were deleted while open still take up space".to_owned());
+    }
+    if superblock.features.has(Incompatible::MMP) {
+        notes.push("multi-mount protection is not checked for reading".to_owned());
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::superblock::tests::sample;
+
+    fn of(changes: &[(usize, u32)]) -> Identity {
+        let mut bytes = sample();
+        for &(offset, value) in changes {
+            bytes[offset..offset + 4].copy_from_slice(&value.to_le_bytes());
+        }
+        identity(&Superblock::parse(&bytes, 4 << 20).unwrap())
+    }
+
+    #[test]
+    fn kinds_as_blkid_decides() {
+        assert_eq!(of(&[]).kind, "ext4");
+        assert_eq!(of(&[(0x60, 0x2)]).kind, "ext2");
+        assert_eq!(of(&[(0x60, 0x6), (0x5c, 0x4)]).kind, "ext3");
+        assert_eq!(of(&[(0x60, 0x2), (0x5c, 0x4), (0x64, 0x8)]).kind, "ext4");
+        assert_eq!(of(&[(0x160, 0x4)]).kind, "ext4dev");
+    }
+
+    #[test]
+    fn label_uuid_and_notes() {
+        let id = of(&[
+            (0x78, u32::from_le_bytes(*b"root")),
+            (0x68, 1),
+            (0x38, 0x0002_ef53),
+        ]);
+        assert_eq!(id.label, b"root");
+        assert_eq!(
+            id.uuid.as_deref(),
+            Some("01000000-0000-0000-0000-000000000000")
+        );
+        assert_eq!(id.notes.len(), 2);
+        assert!(of(&[]).uuid.is_none() && of(&[]).notes.is_empty());
+    }
+}

@@ -1,0 +1,60 @@
+//! Targets of symlinks: in `i_block`, as inline contents, or in a block.
+//!
+//! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Symbolic Links".
+
+use crate::bytes::index;
+use crate::contents;
+use crate::error::{Corrupt, InInode, Result, Structure, Unsupported};
+use crate::features::Incompatible;
+use crate::inode::{Inode, InodeFlags};
+use crate::volume::Volume;
+
+/// The longest target, `PATH_MAX`: no system call makes a longer one.
+const SIZE_MAX_BYTES: u64 = 4096;
+
+/// The target, up to the first NUL as the kernel reads it.
+pub(crate) fn target(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
+    if inode.has(InodeFlags::ENCRYPT) {
+        return Err(Unsupported::Encrypted).in_inode(inode.number);
+    }
+    let size = inode.size_bytes;
+    if size == 0 || size > SIZE_MAX_BYTES {
+        return Err(Corrupt::Field {
+            structure: Structure::Inode(inode.number),
+            field: "i_size",
+            value: size,
+            range: "of a symlink: 1 to 4096",
+        })
+        .in_inode(inode.number);
+    }
+    let mut target = vec![0; index(size)];
+    match inode.block.get(..target.len()) {
+        Some(short) if is_short(volume, inode) => target.copy_from_slice(short),
+        _ => {
+            contents::read(volume, inode, 0, &mut target)?;
+        }
+    }
+    let len = target.iter().position(|&byte| byte == 0);
+    target.truncate(len.unwrap_or(target.len()));
+    Ok(target)
+}
+
+/// Whether the target is in `i_block`: there are no blocks besides the one of attributes. Where
+/// attributes can have inodes of their own their blocks count, too, and the size alone decides.
+fn is_short(volume: &Volume, inode: &Inode) -> bool {
+    if inode.has(InodeFlags::INLINE_DATA) {
+        return false;
+    }
+    let superblock = &volume.superblock;
+    if superblock.features.has(Incompatible::EA_INODE) {
+        return true;
+    }
+    let cluster_bytes =
+        u64::from(superblock.block_size.bytes()).wrapping_shl(superblock.cluster_ratio_bits);
+    let attributes = if inode.xattr_block == 0 {
+        0
+    } else {
+        cluster_bytes
+    };
+    inode.allocated_bytes <= attributes
+}

@@ -1,0 +1,84 @@
+//! Extended attributes: within the inode, in a block of their own, and values in inodes of theirs.
+//!
+//! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Extended
+//! Attributes".
+
+mod acl;
+mod block;
+mod entry;
+mod name;
+mod value;
+
+use crate::error::{InInode, Result, Structure};
+use crate::inode::Inode;
+use crate::volume::Volume;
+
+use entry::{Entries, Entry};
+use name::NameIndex;
+
+/// The value of the attribute of this whole name.
+pub(crate) fn get(volume: &Volume, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
+    let Some((index, rest)) = name::split(name) else {
+        return Ok(None);
+    };
+    let mut found = None;
+    for_each(volume, inode, |entry| {
+        if found.is_none() && entry.index == index.number() && entry.name == rest {
+            found = Some(value::read(volume, inode, &entry)?);
+        }
+        Ok(())
+    })
+    .in_inode(inode.number)?;
+    match (found, index) {
+        (Some(stored), NameIndex::AclAccess | NameIndex::AclDefault) => {
+            acl::to_xattr(inode.number, &stored)
+                .in_inode(inode.number)
+                .map(Some)
+        }
+        (found, _) => Ok(found),
+    }
+}
+
+/// The whole names of all attributes that the kernel shows.
+pub(crate) fn list(volume: &Volume, inode: &Inode) -> Result<Vec<Vec<u8>>> {
+    let mut names = Vec::new();
+    for_each(volume, inode, |entry| {
+        names.extend(name::join(entry.index, entry.name));
+        Ok(())
+    })
+    .in_inode(inode.number)?;
+    Ok(names)
+}
+
+/// The bytes of `system.data` within the inode: what inline contents have behind `i_block`.
+pub(crate) fn inline_data(inode: &Inode) -> Result<Option<&[u8]>> {
+    for entry in in_inode(inode) {
+        let entry = entry.in_inode(inode.number)?;
+        if entry.index == name::SYSTEM && entry.name == b"data" {
+            return Ok(entry.bytes());
+        }
+    }
+    Ok(None)
+}
+
+fn in_inode(inode: &Inode) -> Entries<'_> {
+    Entries::new(Structure::Inode(inode.number), &inode.xattr_bytes, 0)
+}
+
+fn for_each(
+    volume: &Volume,
+    inode: &Inode,
+    mut then: impl FnMut(Entry<'_>) -> Result<()>,
+) -> Result<()> {
+    for entry in in_inode(inode) {
+        then(entry?)?;
+    }
+    if inode.xattr_block == 0 {
+        return Ok(());
+    }
+    let bytes = block::read(volume, inode)?;
+    for entry in block::entries(inode, &bytes) {
+        then(entry?)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! The block of attributes that several inodes may share, `struct ext4_xattr_header`.
+
+use std::sync::Arc;
+
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use super::entry::Entries;
+use crate::block::FsBlock;
+use crate::error::{Corrupt, Result, Structure, malformed};
+use crate::inode::Inode;
+use crate::metadata_cache::Key;
+use crate::superblock::Superblock;
+use crate::volume::Volume;
+
+#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawHeader {
+    h_magic: U32,
+    h_refcount: U32,
+    h_blocks: U32,
+    h_hash: U32,
+    h_checksum: U32,
+    h_reserved: [u8; 12],
+}
+
+/// `EXT4_XATTR_MAGIC`.
+const MAGIC: u32 = 0xea02_0000;
+const HEADER_BYTES: usize = size_of::<RawHeader>();
+const CHECKSUM: usize = std::mem::offset_of!(RawHeader, h_checksum);
+const CHECKSUM_END: usize = CHECKSUM + size_of::<U32>();
+
+const _: () = assert!(HEADER_BYTES == 32 && CHECKSUM == 16);
+
+/// The inode's block of attributes, checked.
+pub(super) fn read(volume: &Volume, inode: &Inode) -> Result<Arc<[u8]>> {
+    let superblock = &volume.superblock;
+    let block = FsBlock(inode.xattr_block);
+    superblock.check_blocks(Structure::Inode(inode.number), block, 1)?;
+    volume.checked_block(Key::xattr_block(block), |bytes| {
+        check(superblock, block, bytes)
+    })
+}
+
+/// Its entries.
+pub(super) fn entries<'a>(inode: &Inode, bytes: &'a [u8]) -> Entries<'a> {
+    let structure = Structure::XattrBlock(FsBlock(inode.xattr_block));
+    Entries::new(structure, bytes, HEADER_BYTES)
+}
+
+fn check(superblock: &Superblock, block: FsBlock, bytes: &[u8]) -> Result<()> {
+    let structure = Structure::XattrBlock(block);
+    let (header, _) =
+        RawHeader::ref_from_prefix(bytes).map_err(|_| malformed(structure, "it is cut short"))?;
+    let magic = header.h_magic.get();
+    if magic != MAGIC {
+        return Err(Corrupt::Magic {
+            structure,
+            expected: MAGIC,
+            actual: magic,
+        }
+        .into());
+    }
+    if header.h_blocks.get() != 1 {
+        return Err(Corrupt::Field {
+            structure,
+            field: "h_blocks",
+            value: u64::from(header.h_blocks.get()),
+            range: "1",
+        }
+        .into());
+    }
+    let Some(seed) = superblock.checksum_seed else {
+        return Ok(());
+    };
+    let before = bytes.get(..CHECKSUM).unwrap_or_default();
+    let after = bytes.get(CHECKSUM_END..).unwrap_or_default();
+    let expected = seed.of(&[&block.0.to_le_bytes(), before, &[0; 4], after]);
+    let actual = header.h_checksum.get();
+    if expected == actual {
+        return Ok(());
+    }
+    Err(Corrupt::Checksum {
+        structure,
+        expected,
+        actual,
+    }
+    .into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checksum::ChecksumSeed;
+    use crate::superblock::tests::sample;
+
+    #[test]
+    fn magic_count_and_checksum() {
+        let mut superblock = Superblock::parse(&sample(), 4 << 20).unwrap();
+        let seed = ChecksumSeed(9);
+        superblock.checksum_seed = Some(seed);
+        let mut bytes = vec![0; 4096];
+        bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
+        bytes[8] = 1;
+        let sum = seed.of(&[&20u64.to_le_bytes(), &bytes]);
+        bytes[16..20].copy_from_slice(&sum.to_le_bytes());
+        check(&superblock, FsBlock(20), &bytes).unwrap();
+        for (at, says) in [
+            (0, "magic"),
+            (8, "h_blocks"),
+            (16, "checksum"),
+            (4000, "checksum"),
+        ] {
+            bytes[at] ^= 4;
+            let e = check(&superblock, FsBlock(20), &bytes)
+                .unwrap_err()
+                .to_string();
+            assert!(
+                e.starts_with("xattr block 20 has") && e.contains(says),
+                "{e}"
+            );
+            bytes[at] ^= 4;
+        }
+        assert!(check(&superblock, FsBlock(21), &bytes).is_err());
+    }
+}

@@ -1,0 +1,62 @@
+//! Values, beside their entry or in an inode of their own (`ea_inode`).
+
+use crate::bytes::{index, len_u64};
+use crate::contents;
+use crate::error::{Corrupt, InInode, Result, Structure, malformed};
+use crate::inode::{Inode, InodeFlags};
+use crate::volume::Volume;
+
+use super::entry::{Entry, Value};
+
+/// The longest value that is read: Linux gives out no longer one (`XATTR_SIZE_MAX`).
+const SIZE_MAX_BYTES: u32 = 64 * 1024;
+
+/// The value of an attribute.
+pub(super) fn read(volume: &Volume, owner: &Inode, entry: &Entry<'_>) -> Result<Vec<u8>> {
+    match entry.value {
+        Value::Here(bytes) => Ok(bytes.to_vec()),
+        Value::InInode { inode, size_bytes } => {
+            from_inode(volume, owner, inode, size_bytes).in_inode(inode)
+        }
+    }
+}
+
+fn from_inode(volume: &Volume, owner: &Inode, number: u32, size_bytes: u32) -> Result<Vec<u8>> {
+    let structure = Structure::XattrValue(number);
+    let inode = volume
+        .inode(number)?
+        .filter(|inode| inode.has(InodeFlags::EA_INODE) && !inode.has(InodeFlags::INLINE_DATA))
+        .ok_or_else(|| malformed(structure, "it is no inode of a value"))?;
+    if size_bytes > SIZE_MAX_BYTES || inode.size_bytes != u64::from(size_bytes) {
+        return Err(Corrupt::Field {
+            structure,
+            field: "size",
+            value: inode.size_bytes,
+            range: "what its entry says, and up to 64 KiB",
+        }
+        .into());
+    }
+    let mut value = vec![0; index(size_bytes)];
+    contents::read_blocks(volume, &inode, 0, &mut value)?;
+    debug_assert_eq!(len_u64(value.len()), inode.size_bytes);
+    verify(volume, owner, &inode, &value)?;
+    Ok(value)
+}
+
+/// The value's checksum stands in the place of its inode's time of access. One that Lustre wrote
+/// has none, but names its owner.
+fn verify(volume: &Volume, owner: &Inode, inode: &Inode, value: &[u8]) -> Result<()> {
+    let expected = volume.superblock.value_seed.of(&[value]);
+    let actual = inode.raw_atime;
+    let of_lustre =
+        inode.modified.seconds == i64::from(owner.number) && inode.generation == owner.generation;
+    if expected == actual || of_lustre {
+        return Ok(());
+    }
+    Err(Corrupt::Checksum {
+        structure: Structure::XattrValue(inode.number),
+        expected,
+        actual,
+    }
+    .into())
+}
