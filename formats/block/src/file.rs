@@ -273,24 +273,25 @@ mod tests {
 
     #[test]
     fn reads_writes_and_keeps_its_bounds() {
-        let t = scratch(10_000);
-        let f = File::open_read_write(t.path()).unwrap();
-        f.write_at(9_990, &[5; 10]).unwrap();
-        f.flush().unwrap();
+        let host = scratch(10_000);
+        let file = File::open_read_write(host.path()).unwrap();
+        file.write_at(9_990, &[5; 10]).unwrap();
+        file.flush().unwrap();
         assert_eq!(
-            f.write_at(9_991, &[5; 10]).unwrap_err().kind(),
+            file.write_at(9_991, &[5; 10]).unwrap_err().kind(),
             ErrorKind::OutOfBounds
         );
-        let r = File::open(t.path()).unwrap();
-        let mut b = [0; 20];
-        r.read_at(9_980, &mut b).unwrap();
-        assert_eq!(b[10..], [5; 10]);
-        let e = r.read_at(9_981, &mut b).unwrap_err();
+        let reader = File::open(host.path()).unwrap();
+        let mut bytes = [0; 20];
+        reader.read_at(9_980, &mut bytes).unwrap();
+        assert_eq!(bytes[10..], [5; 10]);
+        let e = reader.read_at(9_981, &mut bytes).unwrap_err();
         assert_eq!(
             (e.kind(), e.path()),
-            (ErrorKind::OutOfBounds, Some(t.path()))
+            (ErrorKind::OutOfBounds, Some(host.path()))
         );
-        assert_eq!(r.write_at(0, &[1]).unwrap_err().kind(), ErrorKind::ReadOnly);
+        let e = reader.write_at(0, &[1]).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::ReadOnly);
     }
 
     #[test]

@@ -10,8 +10,10 @@
 //! * [`Memory`]: bytes in memory;
 //! * [`Slice`]: a part of another device, bounds checked (a partition);
 //! * [`Cache`]: metadata blocks of another device, with a byte budget;
-//! * [`Overlay`]: copy-on-write over a read-only device;
-//! * [`Faulty`]: fails, cuts or reorders the Nth write, for tests.
+//! * [`Overlay`]: copy-on-write over a read-only device, in memory or in a temporary file;
+//! * [`Counting`]: counts what reaches a device;
+//! * [`Faulty`]: fails, cuts, loses or holds back the Nth write, and keeps a [`WriteLog`] of which
+//!   crash images are made, for tests.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -41,16 +43,27 @@
     )
 )]
 
+mod cache;
+mod counting;
 mod device;
 mod error;
 mod extent;
+mod faulty;
 mod file;
 mod memory;
+mod overlay;
+mod range_map;
 mod slice;
+mod write_log;
 
+pub use cache::{Cache, CacheOptions, CacheStatistics};
+pub use counting::{Counting, Counts};
 pub use device::{BlockRead, BlockWrite, check_bounds};
 pub use error::{Error, ErrorKind, Result};
 pub use extent::{Extent, ExtentKind};
+pub use faulty::{Fault, Faulty};
 pub use file::File;
 pub use memory::Memory;
+pub use overlay::{ChangedRange, Overlay};
 pub use slice::Slice;
+pub use write_log::{Crash, Event, Fate, WriteLog};
