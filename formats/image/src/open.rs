@@ -11,6 +11,7 @@ use crate::lock::{Locked, lock_for_reading};
 use crate::node::Node;
 use crate::probe::probe;
 use crate::qcow2::cache::{Caches, LayerId};
+use crate::qcow2::workers::Workers;
 use crate::qcow2::{Surroundings, Unopened};
 use crate::raw::Raw;
 use crate::{Format, OpenOptions};
@@ -26,6 +27,7 @@ type FileId = (u64, u64);
 pub(crate) struct Opener<'a> {
     options: &'a OpenOptions,
     caches: Arc<Caches>,
+    workers: Arc<Workers>,
     /// Every file opened so far.
     seen: Vec<FileId>,
     layers: u32,
@@ -52,6 +54,7 @@ impl<'a> Opener<'a> {
         Ok(Self {
             options,
             caches: Arc::new(Caches::new(options.cache_bytes)?),
+            workers: Arc::new(Workers::new()),
             seen: Vec::new(),
             layers: 0,
         })
@@ -147,6 +150,7 @@ impl<'a> Opener<'a> {
             backing: backing.map(Arc::new),
             data_file: data_file.map(|file| file.device),
             caches: Arc::clone(&self.caches),
+            workers: Arc::clone(&self.workers),
             layer,
             allocated_bytes: source.allocated_bytes,
         };

@@ -29,8 +29,6 @@ pub(crate) enum TableKey {
     L1(LayerId, u64),
     /// A slice of an L2 table, counted over the guest's disk.
     L2(LayerId, u64),
-    /// A slice of a refcount block, by its place in the file.
-    Refcounts(LayerId, HostOffset),
 }
 
 /// A compressed cluster: its image and where it is stored.
@@ -65,11 +63,6 @@ impl TableSlice {
         self.words.as_bytes()
     }
 
-    /// Words in it.
-    pub(crate) fn len(&self) -> usize {
-        self.words.len()
-    }
-
     /// Where the `index`th word is stored.
     pub(crate) fn place_of(&self, index: usize) -> HostOffset {
         self.at.plus(to_u64(index).saturating_mul(8))
@@ -101,6 +94,7 @@ type Sharded<K, V> = Cache<K, V, ByBytes, DefaultHashBuilder, DefaultLifecycle<K
 pub(crate) struct Caches {
     pub(crate) tables: Sharded<TableKey, Arc<TableSlice>>,
     pub(crate) clusters: Sharded<ClusterKey, Cluster>,
+    /// The budget of `clusters`.
     pub(crate) clusters_bytes: u64,
 }
 

@@ -2,7 +2,7 @@
 
 use diskfs_block::{Error, Result};
 
-use crate::numbers::{has_bit, low_bits, power_of_two, shift_left, shift_right};
+use crate::numbers::{has_bit, low_bits, shift_left, shift_right};
 use crate::qcow2::units::{Geometry, HostOffset, L2Layout};
 
 /// Bits 9 to 55 of a standard descriptor.
@@ -147,11 +147,14 @@ fn standard(
             "points into the middle of a cluster",
         ));
     }
-    // An external data file's first cluster is at 0 and tells itself from none by the flag.
-    let is_first_external = rules.data == DataPlace::External && descriptor & COPIED != 0;
+    let is_zero = descriptor & zero_flag != 0;
+    // An external data file's first cluster is at 0 and tells itself from none by the flag; a zero
+    // cluster at 0 has no place, as in QEMU.
+    let is_first_external =
+        rules.data == DataPlace::External && descriptor & COPIED != 0 && !is_zero;
     let host = (offset != 0 || is_first_external).then_some(HostOffset(offset));
     let (allocated, zero) = match rules.geometry.layout() {
-        L2Layout::Standard if descriptor & zero_flag != 0 => (0, u32::MAX),
+        L2Layout::Standard if is_zero => (0, u32::MAX),
         L2Layout::Standard if host.is_some() => (u32::MAX, 0),
         L2Layout::Standard => (0, 0),
         L2Layout::Extended => (low_half(bitmap), low_half(shift_right(bitmap, 32))),
@@ -206,12 +209,6 @@ fn compressed(descriptor: u64, rules: L2Rules, at: HostOffset) -> Result<Compres
         // At least one byte: an offset is less than a sector into its first sector.
         len_bytes: sectors_len.saturating_sub(low_bits(host, 9)),
     })
-}
-
-/// The longest that a compressed cluster's descriptor can say: for checks of what is allocated.
-pub(crate) const fn compressed_len_max(geometry: Geometry) -> u64 {
-    // 2^(cluster_bits - 8) sectors.
-    power_of_two(geometry.cluster_bits().saturating_add(1))
 }
 
 #[cfg(test)]
@@ -296,6 +293,7 @@ mod tests {
         };
         assert_eq!(standard(COPIED, 0, r).host, Some(HostOffset(0)));
         assert_eq!(standard(0, 0, r).host, None);
+        assert_eq!(standard(COPIED | ZERO, 0, r).host, None);
         assert!(decode(COMPRESSED | 0x50000, 0, r).is_err());
     }
 

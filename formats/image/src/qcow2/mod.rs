@@ -6,6 +6,7 @@
 
 mod bitmap_directory;
 pub(crate) mod cache;
+mod compressed;
 mod decompress;
 mod feature_names;
 mod features;
@@ -19,6 +20,7 @@ mod refcounts;
 mod snapshot_table;
 mod table_reader;
 mod units;
+pub(crate) mod workers;
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -28,15 +30,17 @@ use diskfs_block::{BlockRead, Error, ErrorKind, Result};
 use crate::description::{Bitmap, Qcow2Details};
 use crate::node::{Node, Status};
 use crate::qcow2::cache::{Caches, LayerId};
+use crate::qcow2::compressed::CompressedClusters;
 use crate::qcow2::decompress::Decompressor;
 use crate::qcow2::feature_names::FeatureField;
 use crate::qcow2::features::bits;
 use crate::qcow2::header::{Header, Table, check_l1};
 use crate::qcow2::l2_entry::{DataPlace, L2Rules, ZeroClusters};
-use crate::qcow2::mapping::{Mapping, Run, RunKind, Runs};
+use crate::qcow2::mapping::{Mapping, Run, RunKind};
 use crate::qcow2::reader::Reader;
 use crate::qcow2::snapshot_table::SnapshotEntry;
 use crate::qcow2::units::{GuestOffset, HostOffset};
+use crate::qcow2::workers::Workers;
 
 /// What an image needs from the outside before it can be read: the files that it names.
 #[derive(Debug)]
@@ -55,6 +59,7 @@ pub(crate) struct Surroundings {
     pub(crate) backing: Option<Arc<Node>>,
     pub(crate) data_file: Option<Arc<dyn BlockRead>>,
     pub(crate) caches: Arc<Caches>,
+    pub(crate) workers: Arc<Workers>,
     pub(crate) layer: LayerId,
     /// What the host has allocated for the image file, where that can be told.
     pub(crate) allocated_bytes: Option<u64>,
@@ -198,10 +203,18 @@ impl Unopened {
             rules,
             l1,
         };
+        let compressed = CompressedClusters::new(
+            Arc::clone(&self.file),
+            Arc::clone(&mapping.caches),
+            around.workers,
+            around.layer,
+            self.header.geometry,
+            Decompressor::new(self.header.compression),
+        );
         let reader = Reader {
             mapping,
             data: around.data_file.unwrap_or(self.file),
-            decompressor: Decompressor::new(self.header.compression),
+            compressed,
             backing: around.backing,
         };
         Ok(Qcow2 {
@@ -322,28 +335,8 @@ impl Qcow2 {
         })
     }
 
-    /// Has plain clusters read ahead by the file below, each run at once.
     pub(crate) fn will_need(&self, offset: u64, len_bytes: u64) {
-        let mut at = GuestOffset(offset);
-        let mut runs = Runs::new(&self.reader.mapping, at, len_bytes);
-        // Errors come up again, with their place, in the read that follows.
-        while let Ok(Some(run)) = runs.next_run() {
-            match run.kind {
-                RunKind::Data(host) => self.reader.data.will_need(host.0, run.len_bytes),
-                RunKind::Compressed(cluster) => self
-                    .reader
-                    .mapping
-                    .file
-                    .will_need(cluster.host.0, cluster.len_bytes),
-                RunKind::Unallocated(_) => {
-                    if let Some(backing) = &self.reader.backing {
-                        backing.will_need(at.0, run.len_bytes);
-                    }
-                }
-                RunKind::Zero(_) => {}
-            }
-            at = at.plus(run.len_bytes);
-        }
+        self.reader.will_need(offset, len_bytes);
     }
 }
 

@@ -6,10 +6,9 @@ use diskfs_block::{BlockRead, Error, Result};
 
 use crate::node::Node;
 use crate::numbers::{round_up, to_u64, to_usize};
-use crate::qcow2::cache::{Cluster, ClusterKey};
-use crate::qcow2::decompress::Decompressor;
+use crate::qcow2::compressed::{CompressedClusters, Piece};
 use crate::qcow2::l2_entry::CompressedCluster;
-use crate::qcow2::mapping::{Mapping, RunKind, Runs};
+use crate::qcow2::mapping::{Mapping, Run, RunKind, Runs};
 use crate::qcow2::units::{GuestOffset, HostOffset};
 
 /// The guest's bytes of one image and what is behind it.
@@ -18,9 +17,13 @@ pub(crate) struct Reader {
     pub(crate) mapping: Mapping,
     /// Where plain clusters are: the image file, or the external data file.
     pub(crate) data: Arc<dyn BlockRead>,
-    pub(crate) decompressor: Decompressor,
+    pub(crate) compressed: CompressedClusters,
     pub(crate) backing: Option<Arc<Node>>,
 }
+
+/// How many runs one call looks at to have them read ahead. More would be looked up twice for
+/// nothing, if the caller does not come that far.
+const AHEAD_RUNS_MAX: usize = 1024;
 
 impl Reader {
     /// Fills `buf` with the guest's bytes at `offset`; the caller has checked the range.
@@ -28,18 +31,48 @@ impl Reader {
         let mut at = GuestOffset(offset);
         let mut rest = buf;
         let mut runs = Runs::new(&self.mapping, at, to_u64(rest.len()));
+        // Compressed clusters in a row, whose bytes are the first of `rest`.
+        let mut batch = Batch::default();
         while let Some(run) = runs.next_run()? {
-            let (piece, after) = split(rest, run.len_bytes);
-            match run.kind {
-                RunKind::Data(host) => self.read_data(host, piece)?,
-                RunKind::Zero(_) => piece.fill(0),
-                RunKind::Unallocated(_) => self.read_backing(at, piece)?,
-                RunKind::Compressed(cluster) => self.read_compressed(cluster, at, piece)?,
+            if let RunKind::Compressed(cluster) = run.kind {
+                batch.push(cluster, self.offset_in_cluster(at), run.len_bytes);
+            } else {
+                rest = self.read_batch(&mut batch, rest)?;
+                let (piece, after) = split(rest, run.len_bytes);
+                self.read_plain(run.kind, at, piece)?;
+                rest = after;
             }
             at = at.plus(run.len_bytes);
-            rest = after;
         }
-        Ok(())
+        self.read_batch(&mut batch, rest).map(|_| ())
+    }
+
+    /// Fills the front of `buf` with what is in the batch, which is then empty, and gives back the
+    /// rest.
+    fn read_batch<'a>(&self, batch: &mut Batch, buf: &'a mut [u8]) -> Result<&'a mut [u8]> {
+        let (part, after) = split(buf, batch.len_bytes);
+        match batch.pieces.as_slice() {
+            [] => {}
+            [piece] => self.compressed.read_one(*piece, part)?,
+            pieces => self.compressed.read_all(pieces, part)?,
+        }
+        *batch = Batch::default();
+        Ok(after)
+    }
+
+    fn offset_in_cluster(&self, at: GuestOffset) -> u64 {
+        self.mapping.rules.geometry.offset_in_cluster(at.0)
+    }
+
+    fn read_plain(&self, kind: RunKind, at: GuestOffset, buf: &mut [u8]) -> Result<()> {
+        match kind {
+            RunKind::Data(host) => self.read_data(host, buf),
+            RunKind::Unallocated(_) => self.read_backing(at, buf),
+            RunKind::Zero(_) | RunKind::Compressed(_) => {
+                buf.fill(0);
+                Ok(())
+            }
+        }
     }
 
     /// Reads plain clusters. The last cluster of a file may be cut short and reads as zeroes from
@@ -48,6 +81,9 @@ impl Reader {
         let len_bytes = self.stored_len(host, to_u64(buf.len()))?;
         let (stored, missing) = split(buf, len_bytes);
         missing.fill(0);
+        if stored.is_empty() {
+            return Ok(());
+        }
         self.data.read_at(host.0, stored)
     }
 
@@ -82,38 +118,50 @@ impl Reader {
         backing.read_at(at.0, stored)
     }
 
-    fn read_compressed(
-        &self,
-        cluster: CompressedCluster,
-        at: GuestOffset,
-        buf: &mut [u8],
-    ) -> Result<()> {
-        let key = ClusterKey(self.mapping.layer, cluster.host);
-        let cached = self.mapping.caches.clusters.get_or_insert_with(&key, || {
-            let mut bytes = vec![0; to_usize(self.mapping.rules.geometry.cluster_size())];
-            self.decompress(cluster, &mut bytes)?;
-            Ok::<Cluster, Error>(Arc::new(bytes))
-        })?;
-        let start = to_usize(self.mapping.rules.geometry.offset_in_cluster(at.0));
-        let stored = cached.get(start..start.saturating_add(buf.len()));
-        buf.copy_from_slice(stored.ok_or_else(|| Error::invalid("read past a cluster"))?);
-        Ok(())
+    /// Has the range made ready: plain clusters read ahead by the file that holds them, compressed
+    /// ones decompressed into the cache.
+    pub(crate) fn will_need(&self, offset: u64, len_bytes: u64) {
+        let mut at = GuestOffset(offset);
+        let mut runs = Runs::new(&self.mapping, at, len_bytes);
+        let mut compressed = Vec::new();
+        for _ in 0..AHEAD_RUNS_MAX {
+            // Errors come up again, with their place, in the read that follows.
+            let Ok(Some(run)) = runs.next_run() else {
+                break;
+            };
+            match run.kind {
+                RunKind::Data(host) => self.data.will_need(host.0, run.len_bytes),
+                RunKind::Compressed(cluster) => compressed.push(cluster),
+                RunKind::Unallocated(_) => self.backing_will_need(at, run),
+                RunKind::Zero(_) => {}
+            }
+            at = at.plus(run.len_bytes);
+        }
+        self.compressed.decompress_ahead(compressed.into_iter());
     }
 
-    fn decompress(&self, cluster: CompressedCluster, output: &mut [u8]) -> Result<()> {
-        let file = &self.mapping.file;
-        // The descriptor counts whole sectors, of which the last may go on past the file's end.
-        let there = file.size_bytes().saturating_sub(cluster.host.0);
-        if there == 0 {
-            let reason = "compressed cluster lies past the end of the file; was it cut short?";
-            return Err(Error::corrupt(reason).at(cluster.host.0));
+    fn backing_will_need(&self, at: GuestOffset, run: Run) {
+        if let Some(backing) = &self.backing {
+            backing.will_need(at.0, run.len_bytes);
         }
-        let len_bytes = cluster.len_bytes.min(there);
-        self.decompressor
-            .run(len_bytes, output, |input| {
-                file.read_at(cluster.host.0, input)
-            })
-            .map_err(|e| e.at(cluster.host.0))
+    }
+}
+
+/// Compressed clusters in a row.
+#[derive(Debug, Default)]
+struct Batch {
+    pieces: Vec<Piece>,
+    len_bytes: u64,
+}
+
+impl Batch {
+    fn push(&mut self, cluster: CompressedCluster, start: u64, len_bytes: u64) {
+        self.pieces.push(Piece {
+            cluster,
+            start,
+            len_bytes,
+        });
+        self.len_bytes = self.len_bytes.saturating_add(len_bytes);
     }
 }
 

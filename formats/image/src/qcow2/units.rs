@@ -134,11 +134,6 @@ impl Geometry {
         size_bytes.div_ceil(power_of_two(self.l1_coverage_bits()))
     }
 
-    /// The guest bytes that `entries` L1 entries map, if that can be counted.
-    pub(crate) const fn l1_reach(self, entries: u64) -> Option<u64> {
-        shift_left(entries, self.l1_coverage_bits())
-    }
-
     const fn slice_bits(self) -> u32 {
         if self.cluster_bits < SLICE_BITS_MAX {
             self.cluster_bits
@@ -235,6 +230,5 @@ mod tests {
         assert_eq!(g.slice_offset_in_table(at), 65536);
         assert_eq!(g.slice_index(at), 32 + 1);
         assert_eq!(g.subcluster_bits(), 16);
-        assert_eq!(g.l1_reach(1 << 26), None);
     }
 }

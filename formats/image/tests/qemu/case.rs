@@ -88,10 +88,9 @@ impl Case {
         if self.backing != Backing::None && !self.extended_l2 {
             self.preallocation = "off";
         }
-        if self.refcount_bits == 1 {
+        // Clusters that snapshots and several compressed clusters share are counted above 3.
+        if self.refcount_bits < 8 {
             self.snapshots = 0;
-        } else if self.refcount_bits == 2 {
-            self.snapshots = self.snapshots.min(2);
         }
     }
 

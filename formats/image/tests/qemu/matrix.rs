@@ -13,7 +13,7 @@ fn check(case: Case) {
             compare::bytes(dir.path(), "disk.qcow2", Some(&name), case.seed);
         }
         let bytes = compare::bytes(dir.path(), "disk.qcow2", None, case.seed);
-        compare::map(dir.path(), "disk.qcow2", &bytes);
+        compare::map(dir.path(), "disk.qcow2", bytes.as_deref());
     });
     if result.is_err() {
         let kept = dir.keep();
@@ -171,7 +171,7 @@ fn converted_images() {
         ];
         run(dir.path(), "qemu-img", &args);
         let bytes = compare::bytes(dir.path(), "packed.qcow2", None, 3);
-        compare::map(dir.path(), "packed.qcow2", &bytes);
+        compare::map(dir.path(), "packed.qcow2", bytes.as_deref());
         assert_eq!(bytes, converted(dir.path(), "disk.qcow2", &[]));
     }
 }
@@ -203,7 +203,7 @@ fn deep_chain() {
         run(dir, "qemu-io", &["-c", &write, &name]);
     }
     let bytes = compare::bytes(dir, "d11.qcow2", None, 5);
-    compare::map(dir, "d11.qcow2", &bytes);
+    compare::map(dir, "d11.qcow2", bytes.as_deref());
 }
 
 #[test]
@@ -231,5 +231,5 @@ fn raw_images() {
         ],
     );
     let bytes = compare::bytes(dir.path(), "disk.raw", None, 5);
-    compare::map(dir.path(), "disk.raw", &bytes);
+    compare::map(dir.path(), "disk.raw", bytes.as_deref());
 }

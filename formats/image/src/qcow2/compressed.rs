@@ -1,0 +1,202 @@
+//! Compressed clusters: read, decompressed side by side, and cached.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use diskfs_block::{BlockRead, Error, Result};
+use quick_cache::sync::GuardResult;
+
+use crate::numbers::{to_u64, to_usize};
+use crate::qcow2::cache::{Caches, Cluster, ClusterKey, LayerId};
+use crate::qcow2::decompress::Decompressor;
+use crate::qcow2::l2_entry::CompressedCluster;
+use crate::qcow2::units::Geometry;
+use crate::qcow2::workers::Workers;
+
+/// A job for another thread is at least this much output: below, waking it costs more than the
+/// job. 64 KiB take some 50 us (zstd) to 300 us (deflate); a wake-up takes 5 to 50.
+const JOB_MIN_BYTES: u64 = 64 << 10;
+/// What is decompressed ahead may take this part of the cache, so that it is still there when it
+/// is read.
+const AHEAD_PART: u64 = 4;
+
+/// A part of a compressed cluster that is wanted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Piece {
+    pub(crate) cluster: CompressedCluster,
+    /// Where the part begins in the cluster.
+    pub(crate) start: u64,
+    pub(crate) len_bytes: u64,
+}
+
+/// The compressed clusters of one image.
+#[derive(Debug)]
+pub(crate) struct CompressedClusters {
+    store: Arc<Store>,
+    workers: Arc<Workers>,
+}
+
+/// What a worker needs of an image: not the workers themselves, or they would never end.
+#[derive(Debug)]
+struct Store {
+    file: Arc<dyn BlockRead>,
+    caches: Arc<Caches>,
+    layer: LayerId,
+    geometry: Geometry,
+    decompressor: Decompressor,
+}
+
+/// Whether to wait for a thread that is at the same cluster.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    No,
+    Yes,
+}
+
+/// What came of a read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    /// Another thread is decompressing the cluster.
+    InFlight,
+}
+
+impl CompressedClusters {
+    pub(crate) fn new(
+        file: Arc<dyn BlockRead>,
+        caches: Arc<Caches>,
+        workers: Arc<Workers>,
+        layer: LayerId,
+        geometry: Geometry,
+        decompressor: Decompressor,
+    ) -> Self {
+        let store = Arc::new(Store {
+            file,
+            caches,
+            layer,
+            geometry,
+            decompressor,
+        });
+        Self { store, workers }
+    }
+
+    /// Fills `buf` with the part of one cluster.
+    pub(crate) fn read_one(&self, piece: Piece, buf: &mut [u8]) -> Result<()> {
+        self.store.read(piece, buf, Wait::Yes).map(|_| ())
+    }
+
+    /// Fills `buf` with parts of several clusters, one after the other. Other threads help; a
+    /// cluster that one of them has begun is left to it, and picked up at the end.
+    pub(crate) fn read_all(&self, pieces: &[Piece], buf: &mut [u8]) -> Result<()> {
+        let later = pieces.get(1..).unwrap_or_default();
+        self.decompress_ahead(later.iter().map(|piece| piece.cluster));
+        let mut postponed = Vec::new();
+        let mut rest = buf;
+        for &piece in pieces {
+            let (part, after) = rest.split_at_mut(to_usize(piece.len_bytes).min(rest.len()));
+            if self.store.read(piece, part, Wait::No)? == Outcome::InFlight {
+                postponed.push((piece, part));
+            }
+            rest = after;
+        }
+        for (piece, part) in postponed {
+            self.store.read(piece, part, Wait::Yes)?;
+        }
+        Ok(())
+    }
+
+    /// Offers clusters to the workers, which put them into the cache.
+    pub(crate) fn decompress_ahead(&self, clusters: impl Iterator<Item = CompressedCluster>) {
+        let cluster_size = self.store.geometry.cluster_size();
+        let limit = (self.store.caches.clusters_bytes / AHEAD_PART)
+            .checked_div(cluster_size)
+            .unwrap_or(0);
+        let per_job = JOB_MIN_BYTES.checked_div(cluster_size).unwrap_or(1).max(1);
+        let wanted: Vec<_> = clusters
+            .filter(|cluster| !self.store.is_cached(cluster))
+            .take(to_usize(limit))
+            .collect();
+        let jobs = wanted.chunks(to_usize(per_job)).map(|clusters| {
+            let (store, clusters) = (Arc::clone(&self.store), clusters.to_vec());
+            Box::new(move || store.fill_cache(&clusters)) as _
+        });
+        if !wanted.is_empty() {
+            self.workers.offer(jobs);
+        }
+    }
+}
+
+impl Store {
+    fn key(&self, cluster: &CompressedCluster) -> ClusterKey {
+        ClusterKey(self.layer, cluster.host)
+    }
+
+    fn is_cached(&self, cluster: &CompressedCluster) -> bool {
+        self.caches.clusters.contains_key(&self.key(cluster))
+    }
+
+    fn fill_cache(&self, clusters: &[CompressedCluster]) {
+        for cluster in clusters {
+            let key = self.key(cluster);
+            let wait = Some(Duration::ZERO);
+            if let GuardResult::Guard(guard) = self.caches.clusters.get_value_or_guard(&key, wait) {
+                // A failure comes up again, with its place, in the read that needs the cluster.
+                if let Ok(cluster) = self.decompressed(*cluster) {
+                    let _ = guard.insert(cluster);
+                }
+            }
+        }
+    }
+
+    fn read(&self, piece: Piece, buf: &mut [u8], wait: Wait) -> Result<Outcome> {
+        let key = self.key(&piece.cluster);
+        let wait = (wait == Wait::No).then_some(Duration::ZERO);
+        match self.caches.clusters.get_value_or_guard(&key, wait) {
+            GuardResult::Timeout => return Ok(Outcome::InFlight),
+            GuardResult::Value(cluster) => copy_part(&cluster, piece, buf)?,
+            // A cluster that is wanted whole goes straight to where it is wanted: it is not likely
+            // to be wanted again. (The guard, dropped, leaves the cache as it was.)
+            GuardResult::Guard(_guard) if to_u64(buf.len()) == self.geometry.cluster_size() => {
+                self.decompress(piece.cluster, buf)?;
+            }
+            GuardResult::Guard(guard) => {
+                let cluster = self.decompressed(piece.cluster)?;
+                let _ = guard.insert(Arc::clone(&cluster));
+                copy_part(&cluster, piece, buf)?;
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn decompressed(&self, cluster: CompressedCluster) -> Result<Cluster> {
+        let mut bytes = vec![0; to_usize(self.geometry.cluster_size())];
+        self.decompress(cluster, &mut bytes)?;
+        Ok(Arc::new(bytes))
+    }
+
+    fn decompress(&self, cluster: CompressedCluster, output: &mut [u8]) -> Result<()> {
+        // The descriptor counts whole sectors, of which the last may go on past the file's end.
+        let there = self.file.size_bytes().saturating_sub(cluster.host.0);
+        if there == 0 {
+            let reason = "compressed cluster lies past the end of the file; was it cut short?";
+            return Err(Error::corrupt(reason).at(cluster.host.0));
+        }
+        let len_bytes = cluster.len_bytes.min(there);
+        self.decompressor
+            .run(len_bytes, output, |input| {
+                self.file.read_at(cluster.host.0, input)
+            })
+            .map_err(|e| e.at(cluster.host.0))
+    }
+}
+
+fn copy_part(cluster: &Cluster, piece: Piece, buf: &mut [u8]) -> Result<()> {
+    let start = to_usize(piece.start);
+    match cluster.get(start..start.saturating_add(buf.len())) {
+        Some(part) => {
+            buf.copy_from_slice(part);
+            Ok(())
+        }
+        None => Err(Error::invalid("read past a cluster").at(piece.cluster.host.0)),
+    }
+}

@@ -1,0 +1,173 @@
+//! Threads that decompress beside the reader and ahead of it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// More would wait for each other in the caches and for memory.
+const THREADS_MAX: usize = 8;
+/// Jobs that wait. They are hints: what does not fit is done by the reader that needs it.
+const QUEUE_MAX: usize = 256;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A few threads, started when there is first work for them and ended with the image.
+///
+/// Every job is a hint. Nobody waits for one that has not begun, so it does not matter whether
+/// there is a thread at all: threads that cannot be started, or that a fork left behind, cost
+/// speed and nothing else.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// Threads that wait for a job.
+    idle: usize,
+    closed: bool,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue")
+            .field("jobs", &self.jobs.len())
+            .field("idle", &self.idle)
+            .field("closed", &self.closed)
+            .finish()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next job; `None` when there will be none.
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.lock();
+        loop {
+            if queue.closed {
+                return None;
+            }
+            if let Some(job) = queue.jobs.pop_front() {
+                return Some(job);
+            }
+            queue.idle = queue.idle.saturating_add(1);
+            queue = self
+                .wake
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
+            queue.idle = queue.idle.saturating_sub(1);
+        }
+    }
+}
+
+impl Workers {
+    pub(crate) fn new() -> Self {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            shared: Arc::default(),
+            threads: Mutex::default(),
+            threads_max: processors.min(THREADS_MAX),
+        }
+    }
+
+    /// Has the jobs done some time soon, in their order, or not at all.
+    pub(crate) fn offer(&self, jobs: impl Iterator<Item = Job>) {
+        let (waiting, idle) = {
+            let mut queue = self.shared.lock();
+            let room = QUEUE_MAX.saturating_sub(queue.jobs.len());
+            queue.jobs.extend(jobs.take(room));
+            (queue.jobs.len(), queue.idle)
+        };
+        if waiting > idle {
+            self.start_thread();
+        }
+        for _ in 0..waiting.min(idle) {
+            self.shared.wake.notify_one();
+        }
+    }
+
+    fn start_thread(&self) {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if threads.len() >= self.threads_max {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let work = move || {
+            while let Some(job) = shared.next() {
+                job();
+            }
+        };
+        let builder = thread::Builder::new().name("diskfs-inflate".to_owned());
+        threads.extend(builder.spawn(work));
+    }
+}
+
+impl Drop for Workers {
+    /// Waits for the jobs that have begun, so that files are closed and unlocked when the last
+    /// reference to an image is gone.
+    fn drop(&mut self) {
+        {
+            let mut queue = self.shared.lock();
+            queue.closed = true;
+            queue.jobs.clear();
+        }
+        self.shared.wake.notify_all();
+        let threads = self
+            .threads
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
+            // A panic in a job is a bug of the job; the reader finds out by itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn does_the_jobs_and_ends() {
+        let (tx, rx) = mpsc::channel();
+        let workers = Workers::new();
+        for batch in 0..3 {
+            let tx = tx.clone();
+            workers.offer((0..5).map(move |i| {
+                let tx = tx.clone();
+                Box::new(move || tx.send(batch * 5 + i).unwrap()) as Job
+            }));
+        }
+        drop(tx);
+        let mut done: Vec<i32> = rx.iter().collect();
+        done.sort_unstable();
+        assert_eq!(done, (0..15).collect::<Vec<_>>());
+        drop(workers);
+    }
+
+    #[test]
+    fn dropping_forgets_what_has_not_begun() {
+        let (tx, rx) = mpsc::channel::<()>();
+        let workers = Workers::new();
+        let tx = Arc::new(Mutex::new(tx));
+        workers.offer((0..10_000).map(move |_| {
+            let tx = Arc::clone(&tx);
+            Box::new(move || drop(tx.lock().unwrap().send(()))) as Job
+        }));
+        drop(workers);
+        assert!(rx.iter().count() <= QUEUE_MAX);
+    }
+}
