@@ -63,6 +63,11 @@ impl TableSlice {
         self.words.as_bytes()
     }
 
+    /// Words in it.
+    pub(crate) const fn len(&self) -> usize {
+        self.words.len()
+    }
+
     /// Where the `index`th word is stored.
     pub(crate) fn place_of(&self, index: usize) -> HostOffset {
         self.at.plus(to_u64(index).saturating_mul(8))

@@ -106,7 +106,9 @@ impl Header {
         let fixed = Fixed::parse(&bytes)?;
         let geometry = fixed.geometry()?;
         let end_bytes = fixed.extensions_end(geometry)?;
-        if HeaderExtensions::parse(&bytes, fixed.header_length, end_bytes).is_err() {
+        if HeaderExtensions::parse(&bytes, fixed.header_length, end_bytes).is_err()
+            || fixed.backing_name_end() > to_u64(bytes.len())
+        {
             // They go on past what was read, or are broken: the whole first cluster tells which.
             bytes = read_start(file, geometry.cluster_size())?;
         }
@@ -342,6 +344,14 @@ impl Fixed {
             (true, other) => {
                 Err(Error::unsupported(format!("unknown compression type {other}")).at(104))
             }
+        }
+    }
+
+    fn backing_name_end(&self) -> u64 {
+        let len_bytes = u64::from(self.v2.backing_file_size.get());
+        match self.v2.backing_file_offset.get() {
+            0 => 0,
+            at => at.saturating_add(len_bytes),
         }
     }
 

@@ -163,15 +163,12 @@ impl Mapping {
     /// A run over whole L1 entries that have no table, within one piece of the L1 table.
     fn run_without_table(&self, guest: GuestOffset, max_len: u64) -> Result<Run> {
         let geometry = self.rules.geometry;
-        let piece_of =
-            |at: GuestOffset| shift_right(geometry.l1_index(at), L1_PIECE_BITS.saturating_sub(3));
+        let first = self.l1_piece(guest)?;
         let mut len_bytes = geometry.left_in_l1_entry(guest);
-        while len_bytes < max_len {
-            let next = guest.plus(len_bytes);
-            if piece_of(next) != piece_of(guest) || self.l2_table(next)?.is_some() {
-                break;
-            }
-            len_bytes = len_bytes.saturating_add(geometry.left_in_l1_entry(next));
+        let mut index = first.index.saturating_add(1);
+        while len_bytes < max_len && index < first.piece.len() && first.piece.word(index) == 0 {
+            len_bytes = len_bytes.saturating_add(geometry.l1_coverage());
+            index = index.saturating_add(1);
         }
         Ok(Run {
             len_bytes: len_bytes.min(max_len),
@@ -196,22 +193,31 @@ impl Mapping {
     }
 
     fn l2_table(&self, guest: GuestOffset) -> Result<Option<HostOffset>> {
-        let index = self.rules.geometry.l1_index(guest);
-        let piece = shift_right(index, L1_PIECE_BITS.saturating_sub(3));
-        let key = TableKey::L1(self.layer, piece);
-        let start = piece.saturating_mul(power_of_two(L1_PIECE_BITS));
-        let len_bytes = self
-            .l1
-            .size_bytes()
-            .saturating_sub(start)
-            .min(power_of_two(L1_PIECE_BITS));
-        let piece = self.read_cached(key, self.l1.at.plus(start), len_bytes, "L1 table")?;
-        let index = to_usize(low_bits(index, L1_PIECE_BITS.saturating_sub(3)));
+        let L1Place { piece, index } = self.l1_piece(guest)?;
         l1_entry::l2_table(
             piece.word(index),
             self.rules.geometry,
             piece.place_of(index),
         )
+    }
+
+    /// The piece of the L1 table that maps `guest`, and the entry's index in it.
+    fn l1_piece(&self, guest: GuestOffset) -> Result<L1Place> {
+        let entries_bits = L1_PIECE_BITS.saturating_sub(3);
+        let index = self.rules.geometry.l1_index(guest);
+        let number = shift_right(index, entries_bits);
+        let start = number.saturating_mul(power_of_two(L1_PIECE_BITS));
+        let len_bytes = self
+            .l1
+            .size_bytes()
+            .saturating_sub(start)
+            .min(power_of_two(L1_PIECE_BITS));
+        let key = TableKey::L1(self.layer, number);
+        let piece = self.read_cached(key, self.l1.at.plus(start), len_bytes, "L1 table")?;
+        Ok(L1Place {
+            piece,
+            index: to_usize(low_bits(index, entries_bits)),
+        })
     }
 
     /// A piece of a table out of the cache; two threads that miss it read it once.
@@ -234,6 +240,12 @@ impl Mapping {
             TableSlice::read(self.file.as_ref(), at, len_bytes).map(Arc::new)
         })
     }
+}
+
+/// An entry of the L1 table.
+struct L1Place {
+    piece: Arc<TableSlice>,
+    index: usize,
 }
 
 /// The runs of a range of the disk, each as long as it gets.

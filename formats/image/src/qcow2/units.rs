@@ -118,11 +118,16 @@ impl Geometry {
         }
     }
 
-    /// log2 of the guest bytes that one L1 entry maps.
-    pub(crate) const fn l1_coverage_bits(self) -> u32 {
+    /// log2 of [`l1_coverage`](Self::l1_coverage).
+    const fn l1_coverage_bits(self) -> u32 {
         // A table is one cluster; 21 + (21 - 3) at most.
         self.cluster_bits
             .saturating_add(self.cluster_bits.saturating_sub(self.layout.entry_bits()))
+    }
+
+    /// The guest bytes that one L1 entry maps.
+    pub(crate) const fn l1_coverage(self) -> u64 {
+        power_of_two(self.l1_coverage_bits())
     }
 
     pub(crate) const fn l1_index(self, guest: GuestOffset) -> u64 {
