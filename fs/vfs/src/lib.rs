@@ -19,6 +19,7 @@
     )
 )]
 
+pub mod copy_out;
 mod error;
 mod fs;
 pub mod glob;
@@ -37,6 +38,7 @@ mod read_file;
 pub mod testing;
 mod walk;
 
+pub use copy_out::copy_out;
 pub use error::{Error, ErrorKind, Result};
 pub use fs::{
     DirEntries, DirEntry, FileExtent, FileExtentKind, FileExtents, FsRead, Identity, Statistics,

@@ -1,0 +1,137 @@
+//! The bytes of a file, and its holes.
+
+use std::os::fd::BorrowedFd;
+
+use super::host::failed;
+use crate::{Error, ErrorKind, FileExtentKind, FsRead, InodeNumber, Result};
+
+/// Read and written at once: more gains nothing over the cost of a system call.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// How far ahead of the copy the filesystem is told what comes: four buffers.
+const READ_AHEAD_BYTES: u64 = 4 << 20;
+
+/// A run of bytes of a file.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    start: u64,
+    end: u64,
+}
+
+/// Copies contents, with one buffer for all files.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    buffer: Vec<u8>,
+}
+
+impl Contents {
+    /// Copies the stored runs of a file of `size_bytes`, and leaves holes where it has them. Tells
+    /// `copied` how many bytes each piece had.
+    pub(super) fn copy(
+        &mut self,
+        fs: &dyn FsRead,
+        inode: InodeNumber,
+        size_bytes: u64,
+        to: BorrowedFd<'_>,
+        copied: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        if size_bytes == 0 {
+            return Ok(());
+        }
+        // Small files have no holes worth asking for.
+        if size_bytes <= 4096 {
+            let whole = Run {
+                start: 0,
+                end: size_bytes,
+            };
+            return self.copy_run(fs, inode, whole, to, copied);
+        }
+        let mut pending: Option<Run> = None;
+        for extent in fs.extents_of(inode, 0)? {
+            let extent = extent?;
+            let end = extent
+                .offset
+                .saturating_add(extent.len_bytes)
+                .min(size_bytes);
+            if extent.kind == FileExtentKind::Hole || extent.offset >= end {
+                continue;
+            }
+            match &mut pending {
+                Some(run) if run.end == extent.offset => run.end = end,
+                _ => {
+                    let next = Run {
+                        start: extent.offset,
+                        end,
+                    };
+                    if let Some(run) = pending.replace(next) {
+                        self.copy_run(fs, inode, run, to, copied)?;
+                    }
+                }
+            }
+        }
+        if let Some(run) = pending {
+            self.copy_run(fs, inode, run, to, copied)?;
+        }
+        // Whatever hole the file ends with.
+        rustix::fs::ftruncate(to, size_bytes).map_err(|errno| failed("setting the size", errno))
+    }
+
+    fn copy_run(
+        &mut self,
+        fs: &dyn FsRead,
+        inode: InodeNumber,
+        run: Run,
+        to: BorrowedFd<'_>,
+        copied: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        let mut at = run.start;
+        let mut announced = run.start;
+        while at < run.end {
+            let piece = self.piece(run.end.saturating_sub(at));
+            let piece_end = at.saturating_add(len(piece));
+            if piece_end < run.end && announced.saturating_sub(piece_end) <= READ_AHEAD_BYTES / 2 {
+                let from = announced.max(piece_end);
+                let until = piece_end.saturating_add(READ_AHEAD_BYTES).min(run.end);
+                fs.will_need(inode, from, until.saturating_sub(from));
+                announced = until;
+            }
+            let read = fs.read_at(inode, at, piece)?;
+            let data = piece.get(..read).unwrap_or_default();
+            if data.is_empty() {
+                let reason = "file ends before its size says";
+                return Err(Error::new(ErrorKind::Corrupt, reason).in_inode(inode));
+            }
+            write(to, data, at)?;
+            at = at.saturating_add(len(data));
+            copied(len(data));
+        }
+        Ok(())
+    }
+
+    /// Room for the next piece of a run that goes on for `left` bytes.
+    fn piece(&mut self, left: u64) -> &mut [u8] {
+        let wanted = usize::try_from(left)
+            .unwrap_or(usize::MAX)
+            .min(BUFFER_BYTES);
+        if self.buffer.len() < wanted {
+            self.buffer.resize(wanted.next_power_of_two(), 0);
+        }
+        self.buffer.get_mut(..wanted).unwrap_or_default()
+    }
+}
+
+fn len(data: &[u8]) -> u64 {
+    u64::try_from(data.len()).unwrap_or(u64::MAX)
+}
+
+fn write(to: BorrowedFd<'_>, mut data: &[u8], mut offset: u64) -> Result<()> {
+    while !data.is_empty() {
+        let written = match rustix::io::pwrite(to, data, offset) {
+            Err(rustix::io::Errno::INTR) => continue,
+            written => written.map_err(|errno| failed("writing", errno))?,
+        };
+        data = data.get(written..).unwrap_or_default();
+        offset = offset.saturating_add(u64::try_from(written).unwrap_or(u64::MAX));
+    }
+    Ok(())
+}

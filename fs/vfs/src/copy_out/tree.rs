@@ -1,0 +1,319 @@
+//! One file after the other.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::attributes::{self, RWX};
+use super::contents::Contents;
+use super::host::{Dirs, failed, make, path_of};
+use super::{CopyOptions, OnError, Preserve, Summary, count};
+use crate::{
+    Device, Error, ErrorKind, FileType, FsRead, InodeNumber, Metadata, Result, WalkEntry, walk,
+};
+
+/// Until it has its own, what is made is for us alone.
+const PRIVATE_DIR: u32 = 0o700;
+
+/// A file with several names, the first of which is copied.
+#[derive(Debug)]
+struct Linked {
+    /// Where, below the base.
+    path: Vec<u8>,
+    /// How many names are still to come.
+    left: u32,
+}
+
+/// A directory that is being filled.
+#[derive(Debug)]
+struct Open {
+    metadata: Metadata,
+    path: Vec<u8>,
+    /// Or it was there before.
+    was_made: bool,
+}
+
+pub(super) struct Copy<'a> {
+    fs: &'a dyn FsRead,
+    options: &'a CopyOptions,
+    progress: &'a mut dyn FnMut(&[u8], &Summary),
+    dirs: Dirs,
+    /// The name of the copy itself.
+    name: OsString,
+    open: Vec<Open>,
+    linked: HashMap<InodeNumber, Linked>,
+    contents: Contents,
+    summary: Summary,
+}
+
+impl<'a> Copy<'a> {
+    pub(super) fn new(
+        fs: &'a dyn FsRead,
+        destination: &Path,
+        options: &'a CopyOptions,
+        progress: &'a mut dyn FnMut(&[u8], &Summary),
+    ) -> Result<Self> {
+        let (dirs, name) = Dirs::open(destination)?;
+        Ok(Self {
+            fs,
+            options,
+            progress,
+            dirs,
+            name,
+            open: Vec::new(),
+            linked: HashMap::new(),
+            contents: Contents::default(),
+            summary: Summary::default(),
+        })
+    }
+
+    pub(super) fn run(mut self, source: InodeNumber) -> Result<Summary> {
+        let mut walk = walk(self.fs, source);
+        while let Some(item) = walk.next() {
+            let copied = item.and_then(|entry| {
+                let outcome = self.copy(&entry);
+                if outcome.is_err() && entry.metadata.is_dir() {
+                    walk.skip_dir();
+                }
+                outcome.map_err(|error| error.in_path(&entry.path))
+            });
+            if let Err(error) = copied {
+                self.fail(error)?;
+            }
+        }
+        self.leave_below(0)?;
+        Ok(self.summary)
+    }
+
+    fn fail(&mut self, error: Error) -> Result<()> {
+        if self.options.on_error == OnError::Stop {
+            return Err(error);
+        }
+        self.summary.note(error);
+        Ok(())
+    }
+
+    fn copy(&mut self, entry: &WalkEntry) -> Result<()> {
+        self.leave_below(entry.depth)?;
+        // The walk goes on into directories that were made only.
+        debug_assert_eq!(
+            self.dirs.depth(),
+            entry.depth,
+            "in the directory of the entry"
+        );
+        let name = self.name_of(entry);
+        let metadata = &entry.metadata;
+        if metadata.is_dir() {
+            return self.begin_dir(entry, &name);
+        }
+        let has_more_names = metadata.links > 1;
+        if has_more_names && self.link_to_first(entry, &name)? {
+            return Ok(());
+        }
+        match metadata.file_type {
+            FileType::Regular => self.copy_file(entry, &name)?,
+            FileType::Symlink => self.copy_link(entry, &name)?,
+            _ => self.copy_special(entry, &name)?,
+        }
+        if has_more_names {
+            let linked = Linked {
+                path: self.path_below_base(&entry.path),
+                left: metadata.links.saturating_sub(1),
+            };
+            self.linked.insert(metadata.inode, linked);
+        }
+        (self.progress)(&entry.path, &self.summary);
+        Ok(())
+    }
+
+    fn name_of(&self, entry: &WalkEntry) -> OsString {
+        if entry.depth == 0 {
+            self.name.clone()
+        } else {
+            OsStr::from_bytes(entry.name()).to_owned()
+        }
+    }
+
+    fn path_below_base(&self, path: &[u8]) -> Vec<u8> {
+        let mut whole = self.name.as_bytes().to_vec();
+        if !path.is_empty() {
+            whole.push(b'/');
+            whole.extend_from_slice(path);
+        }
+        whole
+    }
+
+    fn begin_dir(&mut self, entry: &WalkEntry, name: &OsStr) -> Result<()> {
+        let mode = u32::from(entry.metadata.permissions & RWX) | PRIVATE_DIR;
+        let mode = if self.options.preserve.mode {
+            PRIVATE_DIR
+        } else {
+            mode
+        };
+        let made = match rustix::fs::mkdirat(self.dirs.here()?, name, Mode::from_raw_mode(mode)) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(errno) => return Err(failed("making the directory", errno)),
+        };
+        self.dirs.enter(name)?;
+        self.open.push(Open {
+            metadata: entry.metadata.clone(),
+            path: entry.path.clone(),
+            was_made: made,
+        });
+        count(&mut self.summary.directories);
+        (self.progress)(&entry.path, &self.summary);
+        Ok(())
+    }
+
+    /// Leaves all directories deeper than `depth`. They get their attributes now that nothing more
+    /// is made in them.
+    fn leave_below(&mut self, depth: usize) -> Result<()> {
+        while self.dirs.depth() > depth {
+            let Some(open) = self.open.pop() else {
+                break;
+            };
+            let finished = match self.dirs.leave()? {
+                Some(fd) => self.finish_dir(&open, &fd),
+                None => Ok(()),
+            };
+            if let Err(error) = finished {
+                self.fail(error.in_path(&open.path))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish_dir(&mut self, open: &Open, fd: &OwnedFd) -> Result<()> {
+        let preserve = self.options.preserve;
+        if open.was_made && !preserve.mode {
+            // What the umask left of it, without the rights that we lent ourselves to fill it.
+            let stat = rustix::fs::fstat(fd).map_err(|e| failed("looking at the directory", e))?;
+            let mode = stat.st_mode & u32::from(open.metadata.permissions & RWX);
+            rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))
+                .map_err(|e| failed("setting permissions", e))?;
+        }
+        let summary = &mut self.summary;
+        attributes::apply(self.fs, &open.metadata, fd.as_fd(), preserve, summary)
+    }
+
+    /// Adds a name to the copy of a file that has been copied. Returns whether it could: where it
+    /// can't, the file is copied once more.
+    fn link_to_first(&mut self, entry: &WalkEntry, name: &OsStr) -> Result<bool> {
+        let inode = entry.metadata.inode;
+        let Some(linked) = self.linked.get_mut(&inode) else {
+            return Ok(false);
+        };
+        let Ok(first) = self.dirs.find(&linked.path) else {
+            return Ok(false);
+        };
+        let here = self.dirs.here()?;
+        let from = path_of(first.as_fd());
+        let link = || rustix::fs::linkat(CWD, &from, here, name, AtFlags::SYMLINK_FOLLOW);
+        match make(here, name, self.options.existing, link) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => return Err(failed("adding a hard link", Errno::EXIST)),
+            Err(_) => return Ok(false),
+        }
+        linked.left = linked.left.saturating_sub(1);
+        if linked.left == 0 {
+            self.linked.remove(&inode);
+        }
+        count(&mut self.summary.hard_links);
+        (self.progress)(&entry.path, &self.summary);
+        Ok(true)
+    }
+
+    fn copy_file(&mut self, entry: &WalkEntry, name: &OsStr) -> Result<()> {
+        let metadata = &entry.metadata;
+        let preserve = self.options.preserve;
+        let mode = if preserve.mode {
+            0o600
+        } else {
+            metadata.permissions & RWX
+        };
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let here = self.dirs.here()?;
+        let open = || rustix::fs::openat(here, name, flags, Mode::from_raw_mode(mode.into()));
+        let file = make(here, name, self.options.existing, open)
+            .map_err(|errno| failed("making the file", errno))?;
+        let Self {
+            contents,
+            summary,
+            progress,
+            ..
+        } = self;
+        let mut copied = |len_bytes: u64| {
+            summary.bytes = summary.bytes.saturating_add(len_bytes);
+            progress(&entry.path, summary);
+        };
+        let (inode, size) = (metadata.inode, metadata.size_bytes);
+        contents.copy(self.fs, inode, size, file.as_fd(), &mut copied)?;
+        count(&mut summary.files);
+        attributes::apply(self.fs, metadata, file.as_fd(), preserve, summary)
+    }
+
+    fn copy_link(&mut self, entry: &WalkEntry, name: &OsStr) -> Result<()> {
+        let target = self.fs.read_link(entry.metadata.inode)?;
+        let target = OsStr::from_bytes(&target);
+        let here = self.dirs.here()?;
+        let link = || rustix::fs::symlinkat(target, here, name);
+        make(here, name, self.options.existing, link)
+            .map_err(|errno| failed("making the symlink", errno))?;
+        count(&mut self.summary.symlinks);
+        self.attribute_by_name(&entry.metadata, name)
+    }
+
+    fn copy_special(&mut self, entry: &WalkEntry, name: &OsStr) -> Result<()> {
+        let metadata = &entry.metadata;
+        let file_type = rustix::fs::FileType::from_raw_mode(metadata.file_type.mode_bits());
+        let mode = if self.options.preserve.mode {
+            0o600
+        } else {
+            metadata.permissions & RWX
+        };
+        let Device { major, minor } = metadata.device.unwrap_or_default();
+        let device = rustix::fs::makedev(major, minor);
+        let here = self.dirs.here()?;
+        let mode = Mode::from_raw_mode(mode.into());
+        let node = || rustix::fs::mknodat(here, name, file_type, mode, device);
+        match make(here, name, self.options.existing, node) {
+            Ok(()) => {}
+            Err(Errno::PERM) if metadata.device.is_some() => {
+                count(&mut self.summary.specials_ignored);
+                return Ok(());
+            }
+            Err(errno) => return Err(failed("making the special file", errno)),
+        }
+        count(&mut self.summary.specials);
+        self.attribute_by_name(metadata, name)
+    }
+
+    /// Attributes of what can't be opened, or should not be.
+    fn attribute_by_name(&mut self, metadata: &Metadata, name: &OsStr) -> Result<()> {
+        if self.options.preserve == Preserve::NOTHING {
+            return Ok(());
+        }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(self.dirs.here()?, name, flags, Mode::empty())
+            .map_err(|errno| failed("finding what was made", errno))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| failed("looking at it", errno))?;
+        if FileType::from_mode(stat.st_mode) != Some(metadata.file_type) {
+            let reason = "somebody else replaced what was made on the host";
+            return Err(Error::new(ErrorKind::Io, reason));
+        }
+        let summary = &mut self.summary;
+        attributes::apply(
+            self.fs,
+            metadata,
+            fd.as_fd(),
+            self.options.preserve,
+            summary,
+        )
+    }
+}
