@@ -1,8 +1,65 @@
 //! Opens a virtual machine's disk image in userspace, down to its files.
+//!
+//! Image format, partition table and filesystem are read in this process: no root, no kernel module,
+//! no loop or nbd device, no mount. Nothing is written, and what an image says is checked before it
+//! is believed.
+//!
+//! ```
+//! use diskfs::{Disk, OpenOptions};
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("demo.qcow2");
+//! # let bundled = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/images/demo.qcow2.zst");
+//! # zstd::stream::copy_decode(std::fs::File::open(bundled)?, std::fs::File::create(&path)?)?;
+//!
+//! let disk = Disk::open(&path, &OpenOptions::default())?;
+//! for volume in disk.volumes()? {
+//!     let kind = volume.content()?.map_or("nothing known", |content| content.kind);
+//!     println!("{}: {} MiB, {kind}", volume.name(), volume.size_bytes() >> 20);
+//! }
+//!
+//! // The only filesystem, or the one that holds an operating system.
+//! let root = disk.filesystem()?;
+//! let release = String::from_utf8(root.read("/etc/os-release")?)?;
+//! assert!(release.contains("NAME="));
+//!
+//! // Everything below a directory, with its metadata.
+//! for entry in root.walk("/etc")? {
+//!     let entry = entry?;
+//!     println!("{} bytes in {}", entry.metadata.size_bytes, entry.path.escape_ascii());
+//! }
+//!
+//! // A large file as a stream.
+//! let mut file = root.open("/etc/os-release")?;
+//! let copied = std::io::copy(&mut file, &mut std::io::sink())?;
+//! assert_eq!(copied, file.size_bytes());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Layers
+//!
+//! [`Disk`] -> [`Volume`] -> [`Filesystem`] -> [`File`]. Each gives access to what it is made of:
+//! [`Disk::device`] and [`Volume::device`] are [`block::BlockRead`]s, [`Filesystem::driver`] is a
+//! [`vfs::FsRead`].
+//!
+//! # Errors
+//!
+//! One [`Error`], with a small stable [`ErrorKind`] to branch on, the place (file, path, inode,
+//! byte), and the next step where there is one.
 
 mod error;
+pub mod export;
+mod file;
+mod filesystem;
+mod stack;
 
 pub use diskfs_block as block;
+pub use diskfs_image as image;
 pub use diskfs_vfs as vfs;
+pub use diskfs_volume as volume;
+
+pub use diskfs_image::{Format, Gate, OpenOptions, Share};
 
 pub use error::{Error, ErrorKind, Result};
+pub use file::File;
+pub use filesystem::Filesystem;
+pub use stack::{Content, ContentClass, Disk, Volume};

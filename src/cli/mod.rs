@@ -1,3 +1,173 @@
 //! The `diskfs` program's commands: one file each.
 
+mod cat;
+mod complete;
+mod copy;
+mod cp;
+mod demo;
+mod df;
+mod find;
+mod hash;
+mod help;
+mod info;
+mod ls;
+mod man;
+#[cfg(feature = "fuse")]
+mod mount;
+mod operand;
 pub(crate) mod options;
+mod progress;
+mod session;
+mod show;
+#[cfg(feature = "fuse")]
+mod signals;
+mod sorted_walk;
+mod stat;
+mod tar;
+mod tree;
+#[cfg(feature = "fuse")]
+mod umount;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use diskfs::Result;
+pub(crate) use help::command as definition;
+use session::Session;
+
+/// Looks into virtual machines' disk images, without root and without mounting them
+#[derive(Debug, Parser)]
+#[command(name = "diskfs", version, max_term_width = 100, after_help = help::AFTER)]
+#[command(after_long_help = help::AFTER_LONG)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    global: GlobalArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Options for every command.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Output options")]
+pub(crate) struct GlobalArgs {
+    /// Report as JSON; errors, too, on standard error
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// Progress of what takes longer than a second, on standard error
+    #[arg(
+        long,
+        global = true,
+        value_name = "HOW",
+        default_value = "auto",
+        hide_possible_values = true
+    )]
+    pub(crate) progress: ProgressMode,
+
+    /// Say what is done; twice for more (or set RUST_LOG)
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+/// How progress is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProgressMode {
+    /// A bar, when standard error is a terminal
+    Auto,
+    /// A JSON object to a line
+    Json,
+    /// None
+    None,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Info(info::Info),
+    Df(df::Df),
+    Ls(ls::Ls),
+    Tree(tree::Tree),
+    Find(find::Find),
+    Stat(stat::Stat),
+    Cat(cat::Cat),
+    #[cfg(feature = "fuse")]
+    Mount(mount::Mount),
+    #[cfg(feature = "fuse")]
+    Umount(umount::Umount),
+    Cp(cp::Cp),
+    Tar(tar::Tar),
+    Hash(hash::Hash),
+    Demo(demo::Demo),
+    Completions(complete::Completions),
+    Man(man::Man),
+}
+
+impl Command {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Info(_) => "info",
+            Self::Df(_) => "df",
+            Self::Ls(_) => "ls",
+            Self::Tree(_) => "tree",
+            Self::Find(_) => "find",
+            Self::Stat(_) => "stat",
+            Self::Cat(_) => "cat",
+            #[cfg(feature = "fuse")]
+            Self::Mount(_) => "mount",
+            #[cfg(feature = "fuse")]
+            Self::Umount(_) => "umount",
+            Self::Cp(_) => "cp",
+            Self::Tar(_) => "tar",
+            Self::Hash(_) => "hash",
+            Self::Demo(_) => "demo",
+            Self::Completions(_) => "completions",
+            Self::Man(_) => "man",
+        }
+    }
+
+    fn run(&self, session: &mut Session) -> Result<()> {
+        match self {
+            Self::Info(args) => info::run(args, session),
+            Self::Df(args) => df::run(args, session),
+            Self::Ls(args) => ls::run(args, session),
+            Self::Tree(args) => tree::run(args, session),
+            Self::Find(args) => find::run(args, session),
+            Self::Stat(args) => stat::run(args, session),
+            Self::Cat(args) => cat::run(args, session),
+            #[cfg(feature = "fuse")]
+            Self::Mount(args) => mount::run(args, session),
+            #[cfg(feature = "fuse")]
+            Self::Umount(args) => umount::run(args, session),
+            Self::Cp(args) => cp::run(args, session),
+            Self::Tar(args) => tar::run(args, session),
+            Self::Hash(args) => hash::run(args, session),
+            Self::Demo(args) => demo::run(args, session),
+            Self::Completions(args) => complete::run(args),
+            Self::Man(args) => man::run(args),
+        }
+    }
+}
+
+/// Runs the command. Errors are printed where they happen; the exit code tells of the first.
+pub(crate) fn run(cli: &Cli) -> u8 {
+    start_log(cli.global.verbose);
+    let mut session = Session::new(&cli.global, cli.command.name());
+    if let Err(error) = cli.command.run(&mut session) {
+        session.report(&error);
+    }
+    session.exit_code()
+}
+
+/// Logs to standard error by `RUST_LOG`, or by how often `-v` was given.
+fn start_log(verbose: u8) {
+    use tracing_subscriber::EnvFilter;
+    let filter = match (verbose, std::env::var("RUST_LOG")) {
+        (0, Ok(filter)) => filter,
+        (0, Err(_)) => return,
+        (1, _) => "info".to_owned(),
+        (2, _) => "debug".to_owned(),
+        _ => "trace".to_owned(),
+    };
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(filter))
+        .with_writer(std::io::stderr)
+        .init();
+}

@@ -1,8 +1,20 @@
 //! The options that commands share: which image, how to open it, which volume of it.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use clap::Args;
+
+use diskfs::{Disk, Filesystem, Format, Gate, OpenOptions, Result, Share};
+
+/// Which filesystem of which image: what every command that reads files has.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct SourceArgs {
+    #[command(flatten)]
+    pub(crate) image: ImageArgs,
+    #[command(flatten)]
+    pub(crate) volume: VolumeArgs,
+}
 
 /// How to open the image.
 #[derive(Debug, Clone, Default, Args)]
@@ -10,7 +22,7 @@ use clap::Args;
 pub(crate) struct ImageArgs {
     /// The image's format, instead of telling it from its contents (raw, qcow2)
     #[arg(long, value_name = "FORMAT")]
-    pub(crate) format: Option<String>,
+    pub(crate) format: Option<Format>,
 
     /// Read an internal snapshot, by name or id, instead of the current state
     #[arg(long, value_name = "NAME")]
@@ -27,6 +39,36 @@ pub(crate) struct ImageArgs {
     /// Open no other file that the image names
     #[arg(long, conflicts_with = "allow_backing")]
     pub(crate) no_backing: bool,
+}
+
+impl ImageArgs {
+    /// The options as the library takes them.
+    pub(crate) fn open_options(&self) -> OpenOptions {
+        let allowed = self
+            .allow_backing
+            .iter()
+            .fold(Gate::default(), |gate, dir| gate.allow(dir));
+        OpenOptions {
+            format: self.format,
+            snapshot: self.snapshot.clone(),
+            gate: if self.no_backing {
+                Gate::closed()
+            } else {
+                allowed
+            },
+            share: if self.force_share {
+                Share::Force
+            } else {
+                Share::default()
+            },
+            ..Default::default()
+        }
+    }
+
+    /// Opens `image` as the user spells it.
+    pub(crate) fn open(&self, image: &OsStr) -> Result<Disk> {
+        Disk::open_spec(image, &self.open_options())
+    }
 }
 
 /// Which volume of the image is meant.
@@ -46,8 +88,28 @@ pub(crate) struct VolumeArgs {
     pub(crate) offset: Option<u64>,
 }
 
+impl VolumeArgs {
+    /// The volume that is named; `None` when none is.
+    pub(crate) fn volume(&self, disk: &Disk) -> Result<Option<diskfs::Volume>> {
+        match (&self.volume, self.partition, self.offset) {
+            (Some(name), _, _) => disk.volume(name).map(Some),
+            (None, Some(number), _) => disk.volume(&format!("p{number}")).map(Some),
+            (None, None, Some(offset)) => disk.volume_at(offset).map(Some),
+            (None, None, None) => Ok(None),
+        }
+    }
+
+    /// The filesystem that is meant.
+    pub(crate) fn filesystem(&self, disk: &Disk) -> Result<Filesystem> {
+        match self.volume(disk)? {
+            Some(volume) => volume.filesystem(),
+            None => disk.filesystem(),
+        }
+    }
+}
+
 /// A number of bytes as `qemu-img` takes it, decimal or `0x`, and `s` for sectors as `parted` does.
-fn parse_offset(text: &str) -> Result<u64, String> {
+fn parse_offset(text: &str) -> std::result::Result<u64, String> {
     let wrong = || format!("`{text}` is no number of bytes; write 1048576, 0x100000, 1M or 2048s");
     if let Some(hex) = text.strip_prefix("0x") {
         return u64::from_str_radix(hex, 16).map_err(|_| wrong());

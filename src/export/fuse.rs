@@ -21,6 +21,7 @@ use fuser::{Config, Session, SessionACL};
 use crate::{Error, ErrorKind, Result};
 
 mod adapter;
+mod ahead;
 mod attributes;
 mod device;
 mod directory;
@@ -37,6 +38,8 @@ pub use options::{Access, Effect, Options};
 pub use unmount::{Unmounted, unmount};
 
 use adapter::Adapter;
+use ahead::{Ahead, Guesses};
+use attributes::Nodes;
 use device::{Connection, MountPoint};
 use presence::Presence;
 
@@ -47,6 +50,8 @@ const READ_AHEAD_KIB: u32 = 1024;
 #[derive(Debug)]
 pub struct Mounted {
     session: Session<Adapter>,
+    fs: Arc<dyn FsRead>,
+    guesses: Guesses,
     mount: MountPoint,
     presence: Option<Presence>,
 }
@@ -62,9 +67,10 @@ pub fn mount(fs: Arc<dyn FsRead>, mountpoint: &Path, options: &Options) -> Resul
     let mut config = Config::default();
     config.n_threads = Some(threads);
     config.clone_fd = threads > 1 && device::can_clone();
+    let (ahead, guesses) = Ahead::new();
     // The kernel refuses all others already where they are not wanted.
     let session = Session::from_fd(
-        Adapter::new(fs, options),
+        Adapter::new(Arc::clone(&fs), options, ahead),
         device.into(),
         SessionACL::All,
         config,
@@ -74,6 +80,8 @@ pub fn mount(fs: Arc<dyn FsRead>, mountpoint: &Path, options: &Options) -> Resul
     Ok(Mounted {
         presence: Presence::announce(mount.id),
         session,
+        fs,
+        guesses,
         mount,
     })
 }
@@ -100,9 +108,15 @@ impl Mounted {
     pub fn serve(self) -> Result<()> {
         let Self {
             session,
+            fs,
+            guesses,
             mount,
             presence,
         } = self;
+        let nodes = Nodes::new(fs.root());
+        if let Err(error) = guesses.hand_over(fs, nodes, session.notifier()) {
+            tracing::debug!("no reading ahead across files: {error}");
+        }
         let served = session.run();
         // First unmount, then say that we are gone.
         let result = served.map_err(|error| failed("serving stopped", &error, &mount.path));

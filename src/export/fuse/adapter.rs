@@ -17,6 +17,7 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyXattr, Request,
 };
 
+use super::ahead::{Ahead, SmallFile};
 use super::attributes::{Nodes, attributes, kind, no_attributes};
 use super::directory::{Cursors, Listing, Room, is_dot};
 use super::id_map::IdMap;
@@ -66,15 +67,17 @@ pub(super) struct Adapter {
     ids: IdMap,
     checks_permissions: bool,
     cursors: Cursors,
+    ahead: Ahead,
 }
 
 impl Adapter {
-    pub(super) fn new(fs: Arc<dyn FsRead>, options: &Options) -> Self {
+    pub(super) fn new(fs: Arc<dyn FsRead>, options: &Options, ahead: Ahead) -> Self {
         Self {
             nodes: Nodes::new(fs.root()),
             ids: options.ids.clone(),
             checks_permissions: options.access.checks_permissions(),
             cursors: Cursors::default(),
+            ahead,
             fs,
         }
     }
@@ -323,6 +326,9 @@ impl Filesystem for Adapter {
                     Err(error) => reply.error(report("read", &error)),
                 }
             });
+            if offset == 0 {
+                self.ahead.read(self.nodes.inode(node));
+            }
         });
     }
 
@@ -362,14 +368,22 @@ impl Filesystem for Adapter {
     ) {
         guarded("readdirplus", || {
             let dir = self.nodes.inode(node);
+            let mut small = Vec::new();
             let add = |entry: &DirEntry| {
                 let (attr, generation) = self.listed(entry);
                 let name = OsStr::from_bytes(&entry.name);
-                room(reply.add(attr.ino, entry.cookie, name, &FOREVER, &attr, generation))
+                let full = reply.add(attr.ino, entry.cookie, name, &FOREVER, &attr, generation);
+                if !full && attr.kind == fuser::FileType::RegularFile {
+                    small.extend(SmallFile::new(entry.inode, attr.size));
+                }
+                room(full)
             };
             let listing = Listing::NamesAndAttributes;
             match self.cursors.list(&*self.fs, dir, cookie, listing, add) {
-                Ok(()) => reply.ok(),
+                Ok(()) => {
+                    self.ahead.listed(dir, cookie, &small);
+                    reply.ok();
+                }
                 Err(error) => reply.error(report("readdirplus", &error)),
             }
         });

@@ -1,0 +1,74 @@
+//! `diskfs cat`.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use diskfs::vfs::{ErrorKind, FileType, Follow};
+use diskfs::{Error, Result};
+
+use super::copy::{self, Buffer};
+use super::operand::Operand;
+use super::options::SourceArgs;
+use super::progress::Progress;
+use super::session::{Located, Session, raw_stdout};
+
+/// Print files
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  diskfs cat disk.qcow2:/etc/fstab
+  diskfs cat disk.qcow2:/etc/hosts /etc/hostname
+  diskfs cat -o kernel disk.qcow2:/vmlinuz")]
+pub(super) struct Cat {
+    /// Files to print, one after the other; symlinks are followed within the image
+    #[arg(required = true, value_name = "IMG:/FILE")]
+    files: Vec<Operand>,
+
+    /// Write to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+pub(super) fn run(args: &Cat, session: &mut Session) -> Result<()> {
+    let places = session.places(&args.files, &args.source);
+    let mut out = match &args.output {
+        // Not before there is something to write: a failed look-up leaves the file as it was.
+        Some(_) if places.is_empty() => return Ok(()),
+        Some(path) => File::create(path).map_err(|e| Error::from(e).in_file(path))?,
+        None => raw_stdout()?,
+    };
+    let mut buffer = Buffer::default();
+    let mut progress = Progress::new(session.progress(), None);
+    for place in places {
+        if let Err(error) = print(&place, (&mut buffer, &mut progress), &mut out) {
+            if error.is_broken_pipe() {
+                break;
+            }
+            session.report(&error);
+        }
+    }
+    progress.finish();
+    Ok(())
+}
+
+fn print(place: &Located, work: (&mut Buffer, &mut Progress), out: &mut File) -> Result<()> {
+    let filesystem = &place.filesystem;
+    let inode = filesystem.resolve(&place.path, Follow::All)?;
+    let metadata = filesystem
+        .as_fs()
+        .metadata(inode)
+        .map_err(|e| filesystem.in_image(e))?;
+    let wrong = match metadata.file_type {
+        FileType::Regular => {
+            work.1.file();
+            return copy::whole(filesystem, inode, metadata.size_bytes, work, out).map(|_| ());
+        }
+        FileType::Directory => ErrorKind::IsADirectory.into(),
+        _ => diskfs::vfs::Error::new(ErrorKind::Invalid, "is no regular file"),
+    };
+    Err(filesystem.in_image(wrong.in_path(&place.path)))
+}

@@ -1,0 +1,95 @@
+//! A file's bytes to somewhere else, in large pieces.
+
+use std::io::Write;
+
+use diskfs::vfs::{FsRead, InodeNumber};
+use diskfs::{Filesystem, Result};
+
+use super::progress::Progress;
+
+/// Read at once. Larger gains nothing over the cost of a system call; smaller shows.
+pub(crate) const BUFFER_BYTES: usize = 1 << 20;
+
+/// How far ahead of the copy the filesystem is told what comes: four requests, enough for a device
+/// with a queue, and small against any cache.
+const READ_AHEAD_BYTES: u64 = 4 << 20;
+
+/// A buffer for copies, as large as the largest of them needs and no larger.
+#[derive(Debug, Default)]
+pub(crate) struct Buffer(Vec<u8>);
+
+impl Buffer {
+    /// Room for a piece of a run of `len_bytes`.
+    fn piece(&mut self, len_bytes: u64) -> &mut [u8] {
+        let len = usize::try_from(len_bytes)
+            .unwrap_or(usize::MAX)
+            .min(BUFFER_BYTES);
+        if self.0.len() < len {
+            // Either what one small file needs, or the whole of it: not a step for each size.
+            let whole = if len > 64 << 10 { BUFFER_BYTES } else { len };
+            self.0.resize(whole, 0);
+        }
+        &mut self.0[..len]
+    }
+}
+
+/// Writes `len_bytes` of a file from `offset` on to `out`. Returns how many there were: fewer only
+/// when the file is shorter than its metadata says.
+pub(crate) fn range(
+    filesystem: &Filesystem,
+    inode: InodeNumber,
+    (offset, len_bytes): (u64, u64),
+    buffer: &mut Buffer,
+    mut out: impl FnMut(&[u8]) -> std::io::Result<()>,
+) -> Result<u64> {
+    let fs = filesystem.as_fs();
+    let mut done = 0;
+    let mut announced = 0;
+    while done < len_bytes {
+        let piece = buffer.piece(len_bytes - done);
+        let end = done + piece.len() as u64;
+        announced = announce(fs, inode, offset, (end, announced, len_bytes));
+        let read = fs
+            .read_at(inode, offset + done, piece)
+            .map_err(|e| filesystem.in_image(e))?;
+        if read == 0 {
+            break;
+        }
+        out(&piece[..read])?;
+        done += read as u64;
+    }
+    Ok(done)
+}
+
+/// Says what comes after the piece that ends at `end`, when half of what was said is used up.
+fn announce(
+    fs: &dyn FsRead,
+    inode: InodeNumber,
+    offset: u64,
+    (end, announced, len_bytes): (u64, u64, u64),
+) -> u64 {
+    if end >= len_bytes || announced.saturating_sub(end) > READ_AHEAD_BYTES / 2 {
+        return announced;
+    }
+    let from = announced.max(end);
+    let to = (end + READ_AHEAD_BYTES).min(len_bytes);
+    if from < to {
+        fs.will_need(inode, offset + from, to - from);
+    }
+    to
+}
+
+/// Writes a whole file of `size_bytes` to `out`.
+pub(crate) fn whole(
+    filesystem: &Filesystem,
+    inode: InodeNumber,
+    size_bytes: u64,
+    (buffer, progress): (&mut Buffer, &mut Progress),
+    out: &mut dyn Write,
+) -> Result<u64> {
+    range(filesystem, inode, (0, size_bytes), buffer, |piece| {
+        out.write_all(piece)?;
+        progress.advance(piece.len() as u64);
+        Ok(())
+    })
+}

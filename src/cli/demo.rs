@@ -1,0 +1,143 @@
+//! `diskfs demo`.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::Command;
+
+use clap::Args;
+
+use diskfs::{Error, Result};
+
+use super::session::Session;
+
+/// The image that is shown: a small Linux system in a compressed qcow2, 16 KiB here.
+static IMAGE: &[u8] = include_bytes!("../../fixtures/images/demo.qcow2.zst");
+
+const IMAGE_NAME: &str = "demo.qcow2";
+
+/// Show what diskfs does, on a small image that it brings along
+///
+/// Writes the image into a temporary directory and runs commands on it, each printed before it
+/// runs. With FUSE it is also mounted and unmounted. The directory is removed at the end.
+#[derive(Debug, Args)]
+pub(super) struct Demo {
+    /// Only write the image, to FILE, to try things on
+    #[arg(long, value_name = "FILE")]
+    save: Option<std::path::PathBuf>,
+}
+
+pub(super) fn run(args: &Demo, session: &mut Session) -> Result<()> {
+    if let Some(path) = &args.save {
+        return unpack(path);
+    }
+    let directory = tempfile::Builder::new().prefix("diskfs-demo-").tempdir()?;
+    unpack(&directory.path().join(IMAGE_NAME))?;
+    let shell = Shell {
+        program: std::env::current_exe()?,
+        directory: directory.path(),
+    };
+    shell.say("# A virtual machine's disk, as QEMU and the clouds have them. What is in it?")?;
+    shell.run(&["info", IMAGE_NAME])?;
+    shell.say("# Its files, without root, without a mount:")?;
+    shell.run(&["tree", "-L", "2", "demo.qcow2:/etc"])?;
+    shell.run(&["ls", "-l", "demo.qcow2:/"])?;
+    shell.run(&["cat", "demo.qcow2:/etc/os-release"])?;
+    shell.run(&[
+        "find",
+        "demo.qcow2:/usr",
+        "-type",
+        "f",
+        "-size",
+        "+8k",
+        "-printf",
+        "%s %p\\n",
+    ])?;
+    shell.run(&["cp", "-a", "demo.qcow2:/etc", "etc"])?;
+    mount(&shell, session)?;
+    shell.say("# Now yours: diskfs info IMG, diskfs ls IMG:/, diskfs mount IMG DIR")
+}
+
+fn unpack(path: &Path) -> Result<()> {
+    let in_place = |e: io::Error| Error::from(e).in_file(path);
+    let mut file = File::create(path).map_err(in_place)?;
+    zstd::stream::copy_decode(IMAGE, &mut file).map_err(in_place)
+}
+
+#[cfg(not(feature = "fuse"))]
+fn mount(shell: &Shell<'_>, _: &mut Session) -> Result<()> {
+    shell.say("# (This diskfs was built without FUSE: no mount.)")
+}
+
+#[cfg(feature = "fuse")]
+fn mount(shell: &Shell<'_>, session: &mut Session) -> Result<()> {
+    if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
+        let reason = Error::from(error).reason();
+        return shell.say(&format!(
+            "# (Not mounted: /dev/fuse can't be opened, {reason}.)"
+        ));
+    }
+    std::fs::create_dir(shell.directory.join("mnt"))?;
+    shell.say("# The same as a mount:")?;
+    if let Err(error) = shell.run(&["mount", IMAGE_NAME, "mnt"]) {
+        let reason =
+            "# (The mount failed; package fuse3 has fusermount3, which it needs without root.)";
+        session.warn(&error.to_string());
+        return shell.say(reason);
+    }
+    let read = shell.run_program("cat", &["mnt/etc/hostname"]);
+    shell.run(&["umount", "mnt"])?;
+    read
+}
+
+/// Runs commands as the user would, and prints them as the user would type them.
+struct Shell<'a> {
+    program: std::path::PathBuf,
+    directory: &'a Path,
+}
+
+impl Shell<'_> {
+    fn say(&self, text: &str) -> Result<()> {
+        let mut out = io::stdout().lock();
+        writeln!(out, "{text}")?;
+        Ok(out.flush()?)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Result<()> {
+        self.prompt("diskfs", arguments)?;
+        self.wait(Command::new(&self.program), "diskfs", arguments)
+    }
+
+    #[cfg(feature = "fuse")]
+    fn run_program(&self, program: &str, arguments: &[&str]) -> Result<()> {
+        self.prompt(program, arguments)?;
+        self.wait(Command::new(program), program, arguments)
+    }
+
+    fn prompt(&self, program: &str, arguments: &[&str]) -> Result<()> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,+=".contains(c);
+        let quoted = arguments
+            .iter()
+            .map(|argument| match argument.chars().all(plain) {
+                true => (*argument).to_owned(),
+                false => format!("'{argument}'"),
+            });
+        let line: Vec<String> = std::iter::once(program.to_owned()).chain(quoted).collect();
+        self.say(&format!("$ {}", line.join(" ")))
+    }
+
+    fn wait(&self, mut command: Command, program: &str, arguments: &[&str]) -> Result<()> {
+        let arguments = arguments.iter().map(OsString::from);
+        let status = command.args(arguments).current_dir(self.directory).status();
+        let status = status.map_err(|e| Error::from(e).in_file(program))?;
+        self.say("")?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(Error::new(
+            diskfs::ErrorKind::Other,
+            format!("`{program}` ended with {status}"),
+        ))
+    }
+}

@@ -1,0 +1,244 @@
+//! `diskfs df`.
+
+use std::io::Write;
+
+use clap::Args;
+
+use diskfs::vfs::Statistics;
+use diskfs::{Disk, Filesystem, Result};
+use serde_json::{Map, Value, json};
+
+use super::operand::Operand;
+use super::options::SourceArgs;
+use super::session::{Output, Session, stdout};
+use super::show::json as document;
+use super::show::name::text;
+use super::show::size;
+use super::show::table::{Align, lay_out};
+
+/// Show how full the filesystems are
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+#[command(after_help = "Examples:
+  diskfs df -h disk.qcow2
+  diskfs df -p 1 disk.qcow2")]
+pub(super) struct Df {
+    /// Images; all filesystems that can be read are shown, unless a volume is named
+    #[arg(required = true, value_name = "IMG")]
+    images: Vec<Operand>,
+
+    /// Sizes as 1.5K, 20M
+    #[arg(short, long)]
+    human_readable: bool,
+
+    /// Inodes instead of bytes
+    #[arg(short, long)]
+    inodes: bool,
+
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+struct Row {
+    filesystem: Filesystem,
+    statistics: Statistics,
+}
+
+pub(super) fn run(args: &Df, session: &mut Session) -> Result<()> {
+    let mut rows = Vec::new();
+    for operand in &args.images {
+        let image = operand.split().image;
+        let disk = match session.disk(&image, &args.source) {
+            Ok(disk) => disk,
+            Err(error) => {
+                session.report(&error);
+                continue;
+            }
+        };
+        if let Err(error) = add_rows(args, session, &disk, &mut rows) {
+            session.report(&error);
+        }
+        session.warn_of(&disk);
+    }
+    let mut out = stdout()?;
+    match session.output() {
+        Output::Json => {
+            let filesystems: Vec<Value> = rows.iter().map(row_json).collect();
+            document::write(
+                &mut out,
+                session.command(),
+                json!({ "filesystems": filesystems }),
+            )?;
+        }
+        Output::Text if rows.is_empty() => {}
+        Output::Text => out.write_all(table(args, &rows).as_bytes())?,
+    }
+    Ok(out.flush()?)
+}
+
+fn add_rows(args: &Df, session: &mut Session, disk: &Disk, rows: &mut Vec<Row>) -> Result<()> {
+    let row = |filesystem: Filesystem| {
+        let statistics = filesystem.statistics()?;
+        Ok(Row {
+            filesystem,
+            statistics,
+        })
+    };
+    if let Some(volume) = args.source.volume.volume(disk)? {
+        rows.push(row(volume.filesystem()?)?);
+        return Ok(());
+    }
+    let before = rows.len();
+    let mut failed = false;
+    for volume in disk.volumes()? {
+        let readable = volume
+            .content()
+            .map(|content| content.is_some_and(diskfs::Content::is_readable));
+        match readable.and_then(|readable| {
+            readable
+                .then(|| volume.filesystem().and_then(row))
+                .transpose()
+        }) {
+            Ok(found) => rows.extend(found),
+            Err(error) => {
+                failed = true;
+                session.report(&error);
+            }
+        }
+    }
+    if rows.len() == before && !failed {
+        disk.filesystem()?; // Says why there is none.
+    }
+    Ok(())
+}
+
+/// Used, and the percentage as df(1) rounds it: up, of what is used and available.
+fn usage(total: u64, free: u64, available: u64) -> (u64, String) {
+    let used = total.saturating_sub(free);
+    let of = u128::from(used) + u128::from(available);
+    let percent = (u128::from(used) * 100)
+        .checked_div(of)
+        .map(|whole| whole + u128::from(u128::from(used) * 100 % of != 0));
+    (
+        used,
+        percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent}%")),
+    )
+}
+
+fn bytes(blocks: u64, statistics: &Statistics) -> u64 {
+    blocks.saturating_mul(u64::from(statistics.block_size))
+}
+
+fn table(args: &Df, rows: &[Row]) -> String {
+    use Align::{Left, Right};
+    let heading: &[&str] = match (args.inodes, args.human_readable) {
+        (true, _) => &[
+            "Filesystem",
+            "Type",
+            "Inodes",
+            "IUsed",
+            "IFree",
+            "IUse%",
+            "Label",
+        ],
+        (false, true) => &[
+            "Filesystem",
+            "Type",
+            "Size",
+            "Used",
+            "Avail",
+            "Use%",
+            "Label",
+        ],
+        (false, false) => &[
+            "Filesystem",
+            "Type",
+            "1K-blocks",
+            "Used",
+            "Available",
+            "Use%",
+            "Label",
+        ],
+    };
+    let mut cells = vec![heading.iter().map(|&cell| cell.to_owned()).collect()];
+    cells.extend(rows.iter().map(|row| row_cells(args, row)));
+    lay_out(&[Left, Left, Right, Right, Right, Right, Left], &cells)
+}
+
+fn row_cells(args: &Df, row: &Row) -> Vec<String> {
+    let s = &row.statistics;
+    let (total, free, available) = if args.inodes {
+        (s.inodes, s.inodes_free, s.inodes_free)
+    } else {
+        (
+            bytes(s.blocks, s),
+            bytes(s.blocks_free, s),
+            bytes(s.blocks_available, s),
+        )
+    };
+    let (used, percent) = usage(total, free, available);
+    let show = |number: u64| match (args.human_readable, args.inodes) {
+        (true, _) => size::human(number),
+        (false, true) => number.to_string(),
+        (false, false) => number.div_ceil(1024).to_string(),
+    };
+    let identity = row.filesystem.identity();
+    let image = text(row.filesystem.image_path().as_os_str().as_encoded_bytes());
+    vec![
+        format!("{image} {}", row.filesystem.volume()),
+        identity.kind,
+        show(total),
+        show(used),
+        show(available),
+        percent,
+        text(&identity.label),
+    ]
+}
+
+fn row_json(row: &Row) -> Value {
+    let mut object = Map::new();
+    let image = row.filesystem.image_path().as_os_str().as_encoded_bytes();
+    document::put_name(&mut object, "image", image);
+    object.insert("volume".to_owned(), row.filesystem.volume().into());
+    object.insert("type".to_owned(), row.filesystem.identity().kind.into());
+    object.extend(statistics_json(&row.statistics));
+    object.into()
+}
+
+/// How full a filesystem is, as every command shows it.
+pub(super) fn statistics_json(s: &Statistics) -> Map<String, Value> {
+    let fields = [
+        ("size_bytes", bytes(s.blocks, s)),
+        (
+            "used_bytes",
+            bytes(s.blocks.saturating_sub(s.blocks_free), s),
+        ),
+        ("free_bytes", bytes(s.blocks_free, s)),
+        ("available_bytes", bytes(s.blocks_available, s)),
+        ("block_size_bytes", s.block_size.into()),
+        ("inodes", s.inodes),
+        ("inodes_free", s.inodes_free),
+    ];
+    fields
+        .map(|(name, number)| (name.to_owned(), number.into()))
+        .into_iter()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_are_those_of_df() {
+        assert_eq!(usage(100, 50, 50), (50, "50%".to_owned()));
+        assert_eq!(usage(1000, 999, 999), (1, "1%".to_owned()));
+        assert_eq!(usage(0, 0, 0), (0, "-".to_owned()));
+        assert_eq!(usage(10, 20, 0), (0, "-".to_owned()));
+        assert_eq!(usage(u64::MAX, 0, 0), (u64::MAX, "100%".to_owned()));
+    }
+}

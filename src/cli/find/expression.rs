@@ -1,0 +1,359 @@
+//! The expression: tests and actions joined by `-a`, `-o`, `!` and parentheses, as POSIX has it for
+//! find(1). `-a` binds tighter than `-o`.
+
+use diskfs::vfs::glob::{Case, Pattern};
+use diskfs::{Error, ErrorKind, Result};
+
+use super::printf::{Format, Found};
+use super::test::{Context, Number, Permissions, Test, TimeField};
+
+/// How deep parentheses and `!` may be nested; the parser calls itself that often.
+const MAX_NESTING: usize = 100;
+
+/// A parsed command line.
+#[derive(Debug)]
+pub(super) struct Expression {
+    root: Node,
+    pub(super) max_depth: Option<usize>,
+    pub(super) min_depth: usize,
+}
+
+#[derive(Debug)]
+enum Node {
+    And(Vec<Node>),
+    Or(Vec<Node>),
+    Not(Box<Node>),
+    Test(Test),
+    Action(Action),
+}
+
+/// What is done with a file.
+#[derive(Debug)]
+pub(super) enum Action {
+    Print,
+    Print0,
+    Printf(Format),
+    Ls,
+    Prune,
+    Quit,
+}
+
+impl Expression {
+    /// Parses the words behind the image.
+    pub(super) fn parse(words: Vec<Vec<u8>>) -> Result<Self> {
+        let mut parser = Parser {
+            words: words.into_iter().peekable(),
+            max_depth: None,
+            min_depth: 0,
+            acts: false,
+            nesting: 0,
+        };
+        let mut root = Node::And(Vec::new());
+        if parser.words.peek().is_some() {
+            root = parser.alternatives()?;
+        }
+        if let Some(word) = parser.words.next() {
+            return Err(usage(format!("`{}` closes nothing", shown(&word))));
+        }
+        if !parser.acts {
+            root = Node::And(vec![root, Node::Action(Action::Print)]);
+        }
+        Ok(Self {
+            root,
+            max_depth: parser.max_depth,
+            min_depth: parser.min_depth,
+        })
+    }
+
+    /// Looks up what tests name in the image: `-newer /path`, `-user name`.
+    pub(super) fn bind(mut self, context: &Context<'_>) -> Result<Self> {
+        self.root.bind(context)?;
+        Ok(self)
+    }
+
+    /// Goes through tests and actions for one file.
+    pub(super) fn evaluate(
+        &self,
+        found: &Found<'_>,
+        context: &Context<'_>,
+        act: &mut dyn FnMut(&Action) -> Result<()>,
+    ) -> Result<bool> {
+        self.root.evaluate(found, context, act)
+    }
+}
+
+impl Node {
+    fn bind(&mut self, context: &Context<'_>) -> Result<()> {
+        match self {
+            Self::And(nodes) | Self::Or(nodes) => {
+                nodes.iter_mut().try_for_each(|n| n.bind(context))
+            }
+            Self::Not(node) => node.bind(context),
+            Self::Test(test) => test.bind(context),
+            Self::Action(_) => Ok(()),
+        }
+    }
+
+    fn evaluate(
+        &self,
+        found: &Found<'_>,
+        context: &Context<'_>,
+        act: &mut dyn FnMut(&Action) -> Result<()>,
+    ) -> Result<bool> {
+        match self {
+            Self::And(nodes) => {
+                for node in nodes {
+                    if !node.evaluate(found, context, act)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            Self::Or(nodes) => {
+                for node in nodes {
+                    if node.evaluate(found, context, act)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            Self::Not(node) => Ok(!node.evaluate(found, context, act)?),
+            Self::Test(test) => test.holds(found, context),
+            Self::Action(action) => act(action).map(|()| true),
+        }
+    }
+}
+
+struct Parser {
+    words: std::iter::Peekable<std::vec::IntoIter<Vec<u8>>>,
+    max_depth: Option<usize>,
+    min_depth: usize,
+    /// Whether there is an action that prints; without one, `-print` is meant.
+    acts: bool,
+    nesting: usize,
+}
+
+impl Parser {
+    fn next_is(&mut self, names: &[&[u8]]) -> bool {
+        self.words
+            .peek()
+            .is_some_and(|word| names.contains(&plain(word)))
+    }
+
+    fn alternatives(&mut self) -> Result<Node> {
+        let mut nodes = vec![self.conjunction()?];
+        while self.next_is(&[b"-o", b"-or"]) {
+            self.words.next();
+            nodes.push(self.conjunction()?);
+        }
+        Ok(if nodes.len() == 1 {
+            nodes.remove(0)
+        } else {
+            Node::Or(nodes)
+        })
+    }
+
+    fn conjunction(&mut self) -> Result<Node> {
+        let mut nodes = vec![self.factor()?];
+        while self.words.peek().is_some() && !self.next_is(&[b"-o", b"-or", b")"]) {
+            if self.next_is(&[b"-a", b"-and"]) {
+                self.words.next();
+            }
+            nodes.push(self.factor()?);
+        }
+        Ok(Node::And(nodes))
+    }
+
+    fn factor(&mut self) -> Result<Node> {
+        let word = self
+            .words
+            .next()
+            .ok_or_else(|| usage("the expression ends too early".to_owned()))?;
+        match plain(&word) {
+            b"!" | b"-not" => self.nested(|parser| Ok(Node::Not(Box::new(parser.factor()?)))),
+            b"(" => self.nested(|parser| {
+                let inside = parser.alternatives()?;
+                match parser.words.next().as_deref() {
+                    Some(b")") => Ok(inside),
+                    _ => Err(usage("a `(` is not closed".to_owned())),
+                }
+            }),
+            name => self.primary(name, &word),
+        }
+    }
+
+    fn nested(&mut self, parse: impl FnOnce(&mut Self) -> Result<Node>) -> Result<Node> {
+        self.nesting += 1;
+        if self.nesting > MAX_NESTING {
+            return Err(usage(format!(
+                "more than {MAX_NESTING} expressions are nested"
+            )));
+        }
+        let node = parse(self);
+        self.nesting -= 1;
+        node
+    }
+
+    fn primary(&mut self, name: &[u8], word: &[u8]) -> Result<Node> {
+        let test = match name {
+            b"-print" => return Ok(self.action(Action::Print)),
+            b"-print0" => return Ok(self.action(Action::Print0)),
+            b"-ls" => return Ok(self.action(Action::Ls)),
+            b"-printf" => {
+                let format = Format::parse(&self.argument(word)?)?;
+                return Ok(self.action(Action::Printf(format)));
+            }
+            b"-prune" => return Ok(Node::Action(Action::Prune)),
+            b"-quit" => return Ok(Node::Action(Action::Quit)),
+            b"-maxdepth" => {
+                self.max_depth = Some(self.depth(word)?);
+                Test::True
+            }
+            b"-mindepth" => {
+                self.min_depth = self.depth(word)?;
+                Test::True
+            }
+            b"-true" => Test::True,
+            b"-false" => return Ok(Node::Not(Box::new(Node::Test(Test::True)))),
+            b"-empty" => Test::Empty,
+            _ => self.test(name, word)?,
+        };
+        Ok(Node::Test(test))
+    }
+
+    fn test(&mut self, name: &[u8], word: &[u8]) -> Result<Test> {
+        let pattern = |parser: &mut Self, case| -> Result<Pattern> {
+            Ok(Pattern::new(parser.argument(word)?, case)?)
+        };
+        Ok(match name {
+            b"-name" => Test::Name(pattern(self, Case::Sensitive)?),
+            b"-iname" => Test::Name(pattern(self, Case::Insensitive)?),
+            b"-path" | b"-wholename" => Test::Path(pattern(self, Case::Sensitive)?),
+            b"-ipath" | b"-iwholename" => Test::Path(pattern(self, Case::Insensitive)?),
+            b"-type" => Test::parse_types(&self.argument(word)?)?,
+            b"-size" => Test::parse_size(&self.argument(word)?)?,
+            b"-mtime" => Test::age(TimeField::Modified, 86_400, self.number(word)?),
+            b"-mmin" => Test::age(TimeField::Modified, 60, self.number(word)?),
+            b"-ctime" => Test::age(TimeField::Changed, 86_400, self.number(word)?),
+            b"-cmin" => Test::age(TimeField::Changed, 60, self.number(word)?),
+            b"-atime" => Test::age(TimeField::Accessed, 86_400, self.number(word)?),
+            b"-amin" => Test::age(TimeField::Accessed, 60, self.number(word)?),
+            b"-newer" => Test::Newer {
+                than: self.argument(word)?,
+                time: None,
+            },
+            b"-newermt" => Test::parse_newer_time(&self.argument(word)?)?,
+            b"-user" => Test::User {
+                name: self.argument(word)?,
+                uid: None,
+            },
+            b"-group" => Test::Group {
+                name: self.argument(word)?,
+                gid: None,
+            },
+            b"-uid" => Test::Uid(self.number(word)?),
+            b"-gid" => Test::Gid(self.number(word)?),
+            b"-links" => Test::Links(self.number(word)?),
+            b"-inum" => Test::Inode(self.number(word)?),
+            b"-perm" => Test::Permissions(Permissions::parse(&self.argument(word)?)?),
+            _ => return Err(unknown(word)),
+        })
+    }
+
+    fn action(&mut self, action: Action) -> Node {
+        self.acts = true;
+        Node::Action(action)
+    }
+
+    fn argument(&mut self, of: &[u8]) -> Result<Vec<u8>> {
+        self.words
+            .next()
+            .ok_or_else(|| usage(format!("`{}` wants an argument", shown(of))))
+    }
+
+    fn number(&mut self, of: &[u8]) -> Result<Number> {
+        Number::parse(&self.argument(of)?)
+    }
+
+    fn depth(&mut self, of: &[u8]) -> Result<usize> {
+        let word = self.argument(of)?;
+        let number = std::str::from_utf8(&word)
+            .ok()
+            .and_then(|text| text.parse().ok());
+        number.ok_or_else(|| usage(format!("`{}` is no depth", shown(&word))))
+    }
+}
+
+/// `--name` as `-name`: both ways of writing are fine.
+fn plain(word: &[u8]) -> &[u8] {
+    match word.strip_prefix(b"--") {
+        Some(rest) if !rest.is_empty() => &word[1..],
+        _ => word,
+    }
+}
+
+fn shown(word: &[u8]) -> String {
+    super::super::show::name::text(word)
+}
+
+pub(super) fn usage(reason: String) -> Error {
+    Error::new(ErrorKind::Invalid, reason).with_hint("see `diskfs find --help`")
+}
+
+fn unknown(word: &[u8]) -> Error {
+    let reason = format!("find does not know `{}`", shown(word));
+    let hint = "options of diskfs itself (--volume, --json) stand before the image";
+    Error::new(ErrorKind::Invalid, reason).with_hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &str) -> Result<Expression> {
+        Expression::parse(
+            words
+                .split_ascii_whitespace()
+                .map(|word| word.as_bytes().to_vec())
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn takes_what_find_takes() {
+        for words in [
+            "",
+            "-name *.conf",
+            "--name *.conf --type f,l",
+            "( -name a -o -name b ) ! -type d -print0",
+            "-maxdepth 2 -mindepth 1 -size +10k -mtime -7",
+            "-perm /6000 -user root -newer /etc/fstab",
+            "-path /proc -prune -o -printf %p\\n",
+        ] {
+            assert!(parse(words).is_ok(), "{words}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_makes_no_sense() {
+        for words in [
+            "-name",
+            "-nmae x",
+            "( -name a",
+            "-name a )",
+            "-o",
+            "-size x",
+            "-type q",
+            "-perm 9",
+            "! ",
+            "-maxdepth -1",
+            "-printf %Q",
+            "--json",
+        ] {
+            let error = parse(words).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{words}");
+        }
+        assert!(parse(&"( ".repeat(200_000)).is_err());
+        assert!(parse(&"! ".repeat(200_000)).is_err());
+    }
+}

@@ -1,0 +1,174 @@
+//! `diskfs find`.
+
+mod expression;
+mod printf;
+mod test;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::ffi::OsStringExt;
+
+use clap::Args;
+
+use diskfs::vfs::{FileType, Follow, WalkEntry, walk};
+use diskfs::{Error, Filesystem, Result};
+
+use super::operand::Operand;
+use super::options::SourceArgs;
+use super::session::{Located, Output, Session, stdout};
+use super::show::json::{self, List, put_name};
+use super::show::name::{NameStyle, join};
+use super::show::time;
+use expression::{Action, Expression};
+use printf::Found;
+
+/// Search for files
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Options of diskfs stand before the image, tests and actions behind it, as in find(1):
+  -name, -iname, -path, -ipath PATTERN   -type f,d,l,b,c,p,s      -size [+-]N[ckMG]
+  -mtime, -mmin, -ctime, -cmin [+-]N     -newer /PATH             -newermt SECONDS
+  -user, -group NAME or N   -uid, -gid [+-]N   -perm [-/]MODE     -links, -inum [+-]N
+  -empty  -maxdepth N  -mindepth N  -true  -false  -prune
+  ! EXPR (-not)   EXPR -a EXPR (-and)   EXPR -o EXPR (-or)   ( EXPR )
+  -print (as if none is given)   -print0   -printf FORMAT   -ls   -quit
+Each may also be written with two dashes. -printf knows
+  %p %P %f %h path, %s size, %b %k blocks, %m %M mode, %u %U %g %G owner, %n links, %i inode,
+  %y type, %l link target, %d depth, %T@ %T+ %C@ %A@ times, %% and \\n \\t \\0 \\\\
+
+Examples:
+  diskfs find disk.qcow2:/etc -name '*.conf' -newer /etc/fstab
+  diskfs find disk.qcow2 -type f -perm /6000 -printf '%M %u %p\\n'
+  diskfs find --json disk.qcow2:/var/log -size +1M"
+)]
+pub(super) struct Find {
+    #[command(flatten)]
+    source: SourceArgs,
+
+    /// Where to begin; an image alone is its root
+    #[arg(value_name = "IMG[:/PATH]")]
+    start: Operand,
+
+    /// Which files, and what to do with them
+    #[arg(
+        value_name = "EXPRESSION",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    expression: Vec<OsString>,
+}
+
+pub(super) fn run(args: &Find, session: &mut Session) -> Result<()> {
+    let words = args.expression.iter().cloned().map(OsString::into_vec);
+    let parsed = Expression::parse(words.collect())?;
+    let Some(place) = session
+        .places(std::slice::from_ref(&args.start), &args.source)
+        .pop()
+    else {
+        return Ok(());
+    };
+    let context = test::Context::new(&place.filesystem, time::now_seconds());
+    let expression = parsed.bind(&context)?;
+    let mut out = stdout()?;
+    match session.output() {
+        Output::Json => {
+            let mut list = List::begin(&mut out, session.command(), "entries")?;
+            search(session, &place, &expression, &context, |found, action| {
+                match action {
+                    Action::Quit | Action::Prune => {}
+                    _ => list.push(&found_json(&place.filesystem, found)?)?,
+                }
+                Ok(())
+            })?;
+            list.end()?;
+        }
+        Output::Text => {
+            let style = session.name_style(NameStyle::Escaped);
+            search(session, &place, &expression, &context, |found, action| {
+                Ok(printf::perform(action, found, &context, style, &mut out)?)
+            })?;
+        }
+    }
+    Ok(out.flush()?)
+}
+
+/// Goes through the tree and calls `act` for every action that the expression comes to.
+fn search(
+    session: &mut Session,
+    place: &Located,
+    expression: &Expression,
+    context: &test::Context<'_>,
+    mut act: impl FnMut(&Found<'_>, &Action) -> Result<()>,
+) -> Result<()> {
+    let filesystem = &place.filesystem;
+    let start = filesystem.resolve(&place.path, Follow::AllButLast)?;
+    let mut files = walk(filesystem.as_fs(), start);
+    while let Some(entry) = files.next() {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                session.report(&filesystem.in_image(error));
+                continue;
+            }
+        };
+        if expression
+            .max_depth
+            .is_some_and(|depth| entry.depth >= depth)
+        {
+            files.skip_dir();
+        }
+        if entry.depth < expression.min_depth {
+            continue;
+        }
+        let outcome = visit(place, &entry, expression, context, &mut act)?;
+        if outcome.prune {
+            files.skip_dir();
+        }
+        if outcome.quit {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// What an entry's actions want of the walk.
+#[derive(Debug, Default)]
+struct Outcome {
+    prune: bool,
+    quit: bool,
+}
+
+fn visit(
+    place: &Located,
+    entry: &WalkEntry,
+    expression: &Expression,
+    context: &test::Context<'_>,
+    act: &mut dyn FnMut(&Found<'_>, &Action) -> Result<()>,
+) -> Result<Outcome> {
+    let found = Found {
+        path: join(&place.path, &entry.path),
+        start: &place.path,
+        entry,
+    };
+    let mut outcome = Outcome::default();
+    expression.evaluate(&found, context, &mut |action| {
+        match action {
+            Action::Prune => outcome.prune = true,
+            Action::Quit => outcome.quit = true,
+            _ => {}
+        }
+        act(&found, action)
+    })?;
+    Ok(outcome)
+}
+
+fn found_json(filesystem: &Filesystem, found: &Found<'_>) -> Result<serde_json::Value> {
+    let metadata = &found.entry.metadata;
+    let mut object = json::metadata(&found.path, metadata);
+    if metadata.file_type == FileType::Symlink {
+        let target = filesystem.as_fs().read_link(metadata.inode);
+        let in_place = |e: diskfs::vfs::Error| Error::from(e.in_path(&found.path));
+        put_name(&mut object, "target", &target.map_err(in_place)?);
+    }
+    Ok(object.into())
+}

@@ -1,0 +1,158 @@
+//! `diskfs hash`.
+
+mod digest;
+mod pool;
+
+use std::fmt::Write as _;
+use std::io::Write;
+
+use clap::Args;
+
+use diskfs::Result;
+use diskfs::vfs::Follow;
+
+use super::operand::Operand;
+use super::options::SourceArgs;
+use super::progress::Progress;
+use super::session::{Located, Output, Session, stdout};
+use super::show::json::{self, List, put_name};
+use super::show::mode;
+use super::show::name::{escape, join};
+use super::show::time;
+use super::sorted_walk::SortedWalk;
+use digest::{Hashed, hex};
+
+/// Write a manifest: a hash and the metadata of every file
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A line for each file, in the order of their names; fields are separated by a tab:
+  1 sha256 of the contents, or - for what is no regular file
+  2 type (f d l b c p s)   3 mode, octal   4 uid   5 gid
+  6 size in bytes (- for a directory; major:minor for a device)
+  7 time of the last change of the contents, in seconds since 1970
+  8 sha256 over all extended attributes, or - without any
+  9 path, and for a symlink a tab and its target
+Names have \\n, \\t, \\\\ and octal escapes for what is not printable.
+The hash of the attributes is over, in the order of their names: length of the name (8 bytes,
+big-endian), name, length of the value, value.
+
+Examples:
+  diskfs hash disk.qcow2:/etc > before
+  diskfs hash disk.qcow2:/etc | diff before -"
+)]
+pub(super) struct Hash {
+    /// Where to begin; an image alone is its root
+    #[arg(required = true, value_name = "IMG[:/PATH]")]
+    paths: Vec<Operand>,
+
+    /// How many files are read side by side
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    threads: Option<u16>,
+
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+pub(super) fn run(args: &Hash, session: &mut Session) -> Result<()> {
+    let places = session.places(&args.paths, &args.source);
+    let mut out = stdout()?;
+    let mut progress = Progress::new(session.progress(), None);
+    match session.output() {
+        Output::Json => {
+            let mut list = List::begin(&mut out, session.command(), "entries")?;
+            for place in &places {
+                manifest(args, session, place, &mut progress, |hashed| {
+                    Ok(list.push(&entry(place, hashed))?)
+                })?;
+            }
+            list.end()?;
+        }
+        Output::Text => {
+            for place in &places {
+                manifest(args, session, place, &mut progress, |hashed| {
+                    Ok(out.write_all(&line(place, hashed))?)
+                })?;
+            }
+        }
+    }
+    progress.finish();
+    Ok(out.flush()?)
+}
+
+/// Calls `tell` for every file below `place` in order, while others are being hashed.
+fn manifest(
+    args: &Hash,
+    session: &mut Session,
+    place: &Located,
+    progress: &mut Progress,
+    mut tell: impl FnMut(&Hashed) -> Result<()>,
+) -> Result<()> {
+    let filesystem = &place.filesystem;
+    let start = match filesystem.resolve(&place.path, Follow::AllButLast) {
+        Ok(start) => start,
+        Err(error) => return Ok(session.report(&error)),
+    };
+    let walk = SortedWalk::new(filesystem.as_fs(), start);
+    let threads = args.threads.map_or_else(pool::default_threads, usize::from);
+    let work = |entry: diskfs::vfs::Result<_>| {
+        let entry = entry.map_err(|e| filesystem.in_image(e))?;
+        digest::hash(filesystem, entry)
+    };
+    pool::in_order(walk, threads, work, |hashed| {
+        match hashed {
+            Ok(hashed) => {
+                progress.file();
+                progress.advance(hashed.entry.metadata.size_bytes);
+                tell(&hashed)?;
+            }
+            Err(error) => session.report(&error),
+        }
+        Ok(())
+    })
+}
+
+fn line(place: &Located, hashed: &Hashed) -> Vec<u8> {
+    let m = &hashed.entry.metadata;
+    let dash = || "-".to_owned();
+    let size = match m.device {
+        Some(device) => format!("{}:{}", device.major, device.minor),
+        None if m.is_dir() => dash(),
+        None => m.size_bytes.to_string(),
+    };
+    let mut text = String::new();
+    let _ = write!(
+        text, // Writing to a String does not fail.
+        "{}\t{}\t{:04o}\t{}\t{}\t{size}\t{}\t{}\t",
+        hashed.contents.as_ref().map_or_else(dash, |hash| hex(hash)),
+        mode::find_letter(m.file_type),
+        m.permissions,
+        m.uid,
+        m.gid,
+        time::decimal(m.modified),
+        hashed
+            .xattrs_hash()
+            .as_ref()
+            .map_or_else(dash, |hash| hex(hash)),
+    );
+    let mut line = text.into_bytes();
+    line.extend_from_slice(&escape(&join(&place.path, &hashed.entry.path)));
+    if let Some(target) = &hashed.target {
+        line.push(b'\t');
+        line.extend_from_slice(&escape(target));
+    }
+    line.push(b'\n');
+    line
+}
+
+fn entry(place: &Located, hashed: &Hashed) -> serde_json::Value {
+    let path = join(&place.path, &hashed.entry.path);
+    let mut object = json::metadata(&path, &hashed.entry.metadata);
+    if let Some(contents) = &hashed.contents {
+        object.insert("sha256".to_owned(), hex(contents).into());
+    }
+    if let Some(target) = &hashed.target {
+        put_name(&mut object, "target", target);
+    }
+    object.insert("xattrs".to_owned(), json::xattrs(&hashed.xattrs));
+    object.into()
+}

@@ -1,0 +1,83 @@
+//! What the manifest says of one file.
+
+use std::cell::RefCell;
+
+use diskfs::vfs::FileType;
+use diskfs::{Filesystem, Result};
+use sha2::{Digest, Sha256};
+
+use crate::cli::copy::{self, Buffer};
+use crate::cli::show::name::join;
+use crate::cli::sorted_walk::Entry;
+
+/// A SHA-256.
+pub(super) type Hash = [u8; 32];
+
+/// A file with its hashes.
+#[derive(Debug)]
+pub(super) struct Hashed {
+    pub(super) entry: Entry,
+    pub(super) contents: Option<Hash>,
+    pub(super) target: Option<Vec<u8>>,
+    pub(super) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Hashed {
+    /// A hash over all extended attributes; `None` without any. Lengths stand before names and
+    /// values, so that no two lists have the same bytes.
+    pub(super) fn xattrs_hash(&self) -> Option<Hash> {
+        if self.xattrs.is_empty() {
+            return None;
+        }
+        let mut hasher = Sha256::new();
+        for part in self.xattrs.iter().flat_map(|(name, value)| [name, value]) {
+            hasher.update((part.len() as u64).to_be_bytes());
+            hasher.update(part);
+        }
+        Some(hasher.finalize().into())
+    }
+}
+
+/// Reads and hashes a file.
+pub(super) fn hash(filesystem: &Filesystem, entry: Entry) -> Result<Hashed> {
+    thread_local! {
+        /// One for each thread, for all the files that it hashes.
+        static BUFFER: RefCell<Buffer> = RefCell::new(Buffer::default());
+    }
+    let inode = entry.metadata.inode;
+    let in_place = |e: diskfs::vfs::Error| filesystem.in_image(e.in_path(join(b"", &entry.path)));
+    let mut hasher = Sha256::new();
+    let whole = (0, entry.metadata.size_bytes);
+    let contents = match entry.metadata.file_type {
+        FileType::Regular => {
+            BUFFER.with_borrow_mut(|buffer| {
+                copy::range(filesystem, inode, whole, buffer, |piece| {
+                    hasher.update(piece);
+                    Ok(())
+                })
+            })?;
+            Some(hasher.finalize().into())
+        }
+        _ => None,
+    };
+    let target = match entry.metadata.file_type {
+        FileType::Symlink => Some(filesystem.as_fs().read_link(inode).map_err(in_place)?),
+        _ => None,
+    };
+    let xattrs = filesystem.xattrs_of(inode)?;
+    Ok(Hashed {
+        entry,
+        contents,
+        target,
+        xattrs,
+    })
+}
+
+/// Hexadecimal digits.
+pub(super) fn hex(hash: &Hash) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |bits: u8| char::from(DIGITS[usize::from(bits)]);
+    hash.iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
+        .collect()
+}

@@ -1,0 +1,105 @@
+//! What `--help` says around the options: the commands by what they are for, and examples.
+
+use clap::{Command, CommandFactory};
+
+/// The commands by what they are for. A test holds that none is missing.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("Look at an image", &["info", "df"]),
+    (
+        "Look at its files",
+        &["ls", "tree", "find", "stat", "cat", "hash"],
+    ),
+    ("Get files out of it", &["mount", "umount", "cp", "tar"]),
+    (
+        "Get to know diskfs",
+        &["demo", "completions", "man", "help"],
+    ),
+];
+
+pub(super) const AFTER: &str = "\
+Examples:
+  diskfs info debian.qcow2
+  diskfs ls -l debian.qcow2:/etc
+  diskfs cat debian.qcow2:/etc/os-release
+  diskfs cp -a debian.qcow2:/var/log ./log
+  diskfs tar debian.qcow2:/ | zstd > debian.tar.zst
+
+More with --help: which volume is meant, how images are spelled, exit codes.";
+
+pub(super) const AFTER_LONG: &str = "\
+Examples:
+  diskfs info debian.qcow2
+  diskfs ls -l debian.qcow2:/etc
+  diskfs cat debian.qcow2:/etc/os-release
+  diskfs find debian.qcow2:/var/log -name '*.gz' -size +1M
+  diskfs cp -a debian.qcow2:/var/log ./log
+  diskfs tar debian.qcow2:/ | zstd > debian.tar.zst
+
+Images and paths:
+  IMG:/path splits at the last `:/`. An image may carry options as QEMU spells them,
+  `disk.qcow2,format=qcow2,snapshot=before`; a comma in its name is doubled. A path alone
+  belongs to the image before it: `diskfs cat disk.qcow2:/etc/hosts /etc/fstab`.
+
+Which volume is meant:
+  The only filesystem, or the only one that holds an operating system; else name one with
+  --volume: p1 (a partition), disk (no partition), a UUID, label, PARTUUID or PARTLABEL.
+  `diskfs info` shows them. --offset takes the filesystem at a byte of the disk.
+
+Exit codes:
+  0 done, 1 failed, 2 usage, 3 not found, 4 unsupported, 5 corrupt, 6 locked or denied.
+  After several failures, the code is that of the first.
+
+Times are shown in UTC. Names on a terminal are quoted, so that they can't control it.";
+
+/// The program's definition, with the commands listed by group.
+pub(crate) fn command() -> Command {
+    let command = super::Cli::command();
+    let list = groups(&command);
+    command.help_template(format!(
+        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{list}{{options}}\n\n{{after-help}}\n"
+    ))
+}
+
+fn groups(command: &Command) -> String {
+    let mut list = String::new();
+    for (heading, names) in GROUPS {
+        list.push_str(heading);
+        list.push_str(":\n");
+        for name in names {
+            let about = match command.find_subcommand(name) {
+                Some(found) => found
+                    .get_about()
+                    .map(ToString::to_string)
+                    .unwrap_or_default(),
+                None if *name == "help" => "Print help of a command".to_owned(),
+                None => continue,
+            };
+            list.push_str(&format!("  {name:<12} {about}\n"));
+        }
+        list.push('\n');
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound_and_every_command_is_listed() {
+        let command = command();
+        command.clone().debug_assert();
+        for subcommand in command.get_subcommands() {
+            let name = subcommand.get_name();
+            assert!(
+                GROUPS.iter().any(|(_, names)| names.contains(&name)),
+                "{name}"
+            );
+            let about = subcommand
+                .get_about()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(!about.is_empty() && about.len() <= 66, "{name}: `{about}`");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! `diskfs info`.
+
+mod document;
+mod text;
+
+use std::io::Write;
+
+use clap::Args;
+
+use diskfs::vfs::{Identity, Statistics};
+use diskfs::{Content, Disk, Error, Result, Volume};
+
+use super::operand::Operand;
+use super::options::SourceArgs;
+use super::session::{Output, Session, stdout};
+use super::show::json;
+
+/// Show what an image is: format, partitions, filesystems
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  diskfs info disk.qcow2
+  diskfs info --json disk.qcow2 | jq '.filesystems[].label'")]
+pub(super) struct Info {
+    /// The image
+    #[arg(value_name = "IMG")]
+    image: Operand,
+
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+/// What there is to say of a volume.
+struct VolumeReport {
+    volume: Volume,
+    content: Option<Content>,
+    filesystem: Option<(Identity, Statistics)>,
+}
+
+pub(super) fn run(args: &Info, session: &mut Session) -> Result<()> {
+    let disk = session.disk(&args.image.split().image, &args.source)?;
+    let volumes = reports(args, session, &disk);
+    session.warn_of(&disk);
+    let mut out = stdout()?;
+    match session.output() {
+        Output::Json => {
+            json::write(
+                &mut out,
+                session.command(),
+                document::document(&disk, &volumes),
+            )?;
+        }
+        Output::Text => out.write_all(text::text(&disk, &volumes).as_bytes())?,
+    }
+    Ok(out.flush()?)
+}
+
+/// The volumes with what they hold. What can't be read is reported, and the rest still shown.
+fn reports(args: &Info, session: &mut Session, disk: &Disk) -> Vec<VolumeReport> {
+    let volumes = match args.source.volume.volume(disk) {
+        Ok(Some(volume)) => Ok(vec![volume]),
+        Ok(None) => disk.volumes().map(<[Volume]>::to_vec),
+        Err(error) => Err(error),
+    };
+    let volumes = volumes.unwrap_or_else(|error| {
+        session.report(&error);
+        Vec::new()
+    });
+    volumes
+        .into_iter()
+        .map(|volume| report(session, volume))
+        .collect()
+}
+
+fn report(session: &mut Session, volume: Volume) -> VolumeReport {
+    let content = volume.content().map(Option::<&Content>::cloned);
+    let content = content.unwrap_or_else(|error| failed(session, &error));
+    let filesystem = content
+        .as_ref()
+        .filter(|content| content.is_readable())
+        .and_then(|_| {
+            let opened = volume.filesystem();
+            let told = opened.and_then(|opened| Ok((opened.identity(), opened.statistics()?)));
+            told.map_or_else(|error| failed(session, &error), Some)
+        });
+    VolumeReport {
+        volume,
+        content,
+        filesystem,
+    }
+}
+
+fn failed<T>(session: &mut Session, error: &Error) -> Option<T> {
+    session.report(error);
+    None
+}

@@ -1,0 +1,154 @@
+//! The report for programs.
+
+use diskfs::Disk;
+use diskfs::image::{Bitmap, BitmapState, Description, Qcow2Details, Snapshot};
+use diskfs::volume::{Partition, PartitionKind, PartitionTable};
+use serde_json::{Map, Value, json};
+
+use super::VolumeReport;
+use super::text::taken_at;
+use crate::cli::df::statistics_json;
+use crate::cli::show::json::put_name;
+use crate::cli::show::time;
+
+/// The whole report.
+pub(super) fn document(disk: &Disk, volumes: &[VolumeReport]) -> Value {
+    let table = disk.partition_table().ok().flatten();
+    json!({
+        "image": image(disk.description()),
+        "partition_table": table.map(partition_table),
+        "volumes": volumes.iter().map(volume).collect::<Vec<_>>(),
+        "filesystems": volumes.iter().filter_map(filesystem).collect::<Vec<_>>(),
+        "warnings": disk.warnings(),
+    })
+}
+
+fn image(description: &Description) -> Value {
+    let mut object = Map::new();
+    put_name(
+        &mut object,
+        "path",
+        description.path.as_os_str().as_encoded_bytes(),
+    );
+    let fields = [
+        (
+            "format",
+            description.format.map(|format| format.name()).into(),
+        ),
+        ("probed", description.probed.into()),
+        ("virtual_size_bytes", description.virtual_size_bytes.into()),
+        ("file_size_bytes", description.file_size_bytes.into()),
+        ("allocated_bytes", description.allocated_bytes.into()),
+        ("qcow2", description.qcow2.as_ref().map(qcow2).into()),
+        ("backing", description.backing.as_deref().map(image).into()),
+        ("warnings", description.warnings.clone().into()),
+    ];
+    object.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+    object.into()
+}
+
+fn qcow2(details: &Qcow2Details) -> Value {
+    let data_file = details
+        .data_file
+        .as_ref()
+        .map(|path| path.to_string_lossy().into_owned());
+    let opened = details
+        .opened_snapshot
+        .and_then(|n| details.snapshots.get(n));
+    json!({
+        "compat": details.compat(),
+        "cluster_size_bytes": details.cluster_size_bytes,
+        "compression": details.compression.name(),
+        "refcount_bits": details.refcount_bits,
+        "extended_l2": details.extended_l2,
+        "lazy_refcounts": details.lazy_refcounts,
+        "dirty": details.dirty,
+        "corrupt": details.corrupt,
+        "features": details.features,
+        "backing_name": details.backing_name,
+        "backing_format": details.backing_format_name,
+        "data_file": data_file,
+        "data_file_raw": details.data_file_raw,
+        "snapshots": details.snapshots.iter().map(snapshot).collect::<Vec<_>>(),
+        "opened_snapshot": opened.map(|snapshot| snapshot.id.as_str()),
+        "bitmaps": details.bitmaps.iter().map(bitmap).collect::<Vec<_>>(),
+    })
+}
+
+fn snapshot(snapshot: &Snapshot) -> Value {
+    json!({
+        "id": snapshot.id,
+        "name": snapshot.name,
+        "virtual_size_bytes": snapshot.virtual_size_bytes,
+        "vm_state_bytes": snapshot.vm_state_bytes,
+        "taken_at": time::rfc3339(taken_at(snapshot)),
+        "vm_clock_seconds": snapshot.vm_clock.as_secs_f64(),
+        "icount": snapshot.icount,
+    })
+}
+
+fn bitmap(bitmap: &Bitmap) -> Value {
+    json!({
+        "name": bitmap.name,
+        "granularity_bytes": bitmap.granularity_bytes,
+        "consistent": bitmap.state == BitmapState::Consistent,
+        "recording": bitmap.recording,
+    })
+}
+
+fn partition_table(table: &PartitionTable) -> Value {
+    json!({
+        "type": table.kind.to_string(),
+        "disk_id": table.disk_id,
+        "sector_size_bytes": table.sector_size,
+        "partitions": table.partitions.iter().map(partition).collect::<Vec<_>>(),
+        "warnings": table.warnings,
+    })
+}
+
+fn partition(partition: &Partition) -> Value {
+    let type_id = match &partition.kind {
+        PartitionKind::Gpt { type_guid, .. } => type_guid.to_string(),
+        PartitionKind::Mbr { type_byte, .. } => format!("0x{type_byte:02x}"),
+        _ => String::new(),
+    };
+    json!({
+        "volume": format!("p{}", partition.number),
+        "number": partition.number,
+        "start_bytes": partition.start_bytes,
+        "size_bytes": partition.len_bytes,
+        "type": partition.type_name(),
+        "type_id": type_id,
+        "name": partition.name(),
+        "uuid": partition.uuid(),
+        "problem": partition.problem.map(|problem| problem.to_string()),
+    })
+}
+
+fn volume(report: &VolumeReport) -> Value {
+    let volume = &report.volume;
+    json!({
+        "volume": volume.name(),
+        "start_bytes": volume.start_bytes(),
+        "size_bytes": volume.size_bytes(),
+        "content": report.content.as_ref().map(|content| content.kind),
+        "class": report.content.as_ref().map(|content| content.class.to_string()),
+    })
+}
+
+/// What a volume holds; volumes that hold nothing known are left out.
+fn filesystem(report: &VolumeReport) -> Option<Value> {
+    let content = report.content.as_ref()?;
+    let mut object = Map::new();
+    object.insert("volume".to_owned(), report.volume.name().into());
+    object.insert("type".to_owned(), content.kind.into());
+    object.insert("readable".to_owned(), report.filesystem.is_some().into());
+    put_name(&mut object, "label", &content.label);
+    object.insert("uuid".to_owned(), content.uuid.clone().into());
+    if let Some((identity, statistics)) = &report.filesystem {
+        object.insert("features".to_owned(), identity.features.clone().into());
+        object.insert("notes".to_owned(), identity.notes.clone().into());
+        object.extend(statistics_json(statistics));
+    }
+    Some(object.into())
+}

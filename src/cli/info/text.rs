@@ -1,0 +1,284 @@
+//! The report for people.
+
+use std::fmt::Write as _;
+
+use diskfs::Disk;
+use diskfs::image::{BitmapState, Description, Qcow2Details, Snapshot};
+use diskfs::vfs::{Statistics, Timestamp};
+use diskfs::volume::{Partition, PartitionTable};
+
+use super::VolumeReport;
+use crate::cli::show::name::text as safe;
+use crate::cli::show::size::units;
+use crate::cli::show::table::{Align, lay_out};
+use crate::cli::show::time;
+
+/// The whole report.
+pub(super) fn text(disk: &Disk, volumes: &[VolumeReport]) -> String {
+    let mut out = image(disk.description(), 0);
+    if let Ok(Some(table)) = disk.partition_table() {
+        out.push('\n');
+        out.push_str(&partitions(table));
+    }
+    if volumes.iter().any(|report| report.content.is_some()) {
+        out.push('\n');
+        out.push_str(&contents(volumes));
+    }
+    for report in volumes {
+        out.push_str(&details(report));
+    }
+    out
+}
+
+/// One `name: value` to a line, with the values in a column.
+fn fields(rows: &[(&str, String)], indent: usize) -> String {
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 1;
+    let line = |(name, value): &(&str, String)| {
+        format!("{:indent$}{:width$} {value}\n", "", format!("{name}:"))
+    };
+    rows.iter().map(line).collect()
+}
+
+fn image(description: &Description, indent: usize) -> String {
+    let mut rows = vec![(
+        "image",
+        safe(description.path.as_os_str().as_encoded_bytes()),
+    )];
+    let probed = if description.probed {
+        " (told from its contents)"
+    } else {
+        ""
+    };
+    if let Some(format) = description.format {
+        rows.push(("format", format!("{format}{probed}")));
+    }
+    let bytes = |bytes: u64| format!("{} ({bytes} bytes)", units(bytes));
+    rows.push(("virtual size", bytes(description.virtual_size_bytes)));
+    rows.push(("file size", bytes(description.file_size_bytes)));
+    rows.push(("allocated", units(description.allocated_bytes)));
+    if let Some(qcow2) = &description.qcow2 {
+        rows.extend(qcow2_fields(qcow2));
+    }
+    let mut out = fields(&rows, indent);
+    if let Some(qcow2) = &description.qcow2 {
+        out.push_str(&snapshots(qcow2, indent));
+        out.push_str(&bitmaps(qcow2, indent));
+    }
+    if let Some(backing) = &description.backing {
+        let _ = writeln!(out, "{:indent$}backing file:", ""); // Writing to a String does not fail.
+        out.push_str(&image(backing, indent + 2));
+    }
+    out
+}
+
+fn qcow2_fields(qcow2: &Qcow2Details) -> Vec<(&'static str, String)> {
+    let mut rows = vec![
+        ("compat", qcow2.compat().to_owned()),
+        ("cluster size", units(qcow2.cluster_size_bytes)),
+        ("compression", qcow2.compression.name().to_owned()),
+        ("refcount bits", qcow2.refcount_bits.to_string()),
+    ];
+    if !qcow2.features.is_empty() {
+        rows.push(("features", qcow2.features.join(", ")));
+    }
+    if qcow2.dirty {
+        rows.push((
+            "dirty",
+            "yes: it was not closed; its refcounts may be wrong".to_owned(),
+        ));
+    }
+    if qcow2.corrupt {
+        rows.push(("corrupt", "yes: a program marked it so".to_owned()));
+    }
+    if let Some(name) = &qcow2.backing_name {
+        let format = qcow2.backing_format_name.as_deref().unwrap_or("not said");
+        rows.push((
+            "backed by",
+            format!(
+                "{} (format {})",
+                safe(name.as_bytes()),
+                safe(format.as_bytes())
+            ),
+        ));
+    }
+    if let Some(data_file) = &qcow2.data_file {
+        rows.push(("data file", safe(data_file.as_os_str().as_encoded_bytes())));
+    }
+    rows
+}
+
+/// Rows as a table, `indent` spaces in.
+fn indented(align: &[Align], rows: &[Vec<String>], indent: usize) -> String {
+    let table = lay_out(align, rows);
+    table
+        .lines()
+        .map(|line| format!("{:indent$}{line}\n", ""))
+        .collect()
+}
+
+fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.map(str::to_owned).to_vec()
+}
+
+fn snapshots(qcow2: &Qcow2Details, indent: usize) -> String {
+    use Align::{Left, Right};
+    if qcow2.snapshots.is_empty() {
+        return String::new();
+    }
+    let mut rows = vec![row(["ID", "Name", "Taken", "Disk", "VM state"])];
+    for (n, snapshot) in qcow2.snapshots.iter().enumerate() {
+        let mut cells = vec![
+            safe(snapshot.id.as_bytes()),
+            safe(snapshot.name.as_bytes()),
+            time::minutes(taken_at(snapshot)),
+            snapshot
+                .virtual_size_bytes
+                .map_or_else(|| "-".to_owned(), units),
+            units(snapshot.vm_state_bytes),
+        ];
+        if qcow2.opened_snapshot == Some(n) {
+            cells[1].push_str(" (opened)");
+        }
+        rows.push(cells);
+    }
+    let table = indented(&[Left, Left, Left, Right, Right], &rows, indent + 2);
+    format!("{:indent$}snapshots:\n{table}", "")
+}
+
+/// When a snapshot was taken, as our times are.
+pub(super) fn taken_at(snapshot: &Snapshot) -> Timestamp {
+    let since = snapshot
+        .taken_at
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    Timestamp {
+        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        nanoseconds: since.subsec_nanos(),
+    }
+}
+
+fn bitmaps(qcow2: &Qcow2Details, indent: usize) -> String {
+    use Align::{Left, Right};
+    if qcow2.bitmaps.is_empty() {
+        return String::new();
+    }
+    let mut rows = vec![row(["Name", "Granularity", "State"])];
+    rows.extend(qcow2.bitmaps.iter().map(|bitmap| {
+        let state = match bitmap.state {
+            BitmapState::Consistent => "consistent",
+            _ => "inconsistent",
+        };
+        let recording = if bitmap.recording { ", recording" } else { "" };
+        vec![
+            safe(bitmap.name.as_bytes()),
+            units(bitmap.granularity_bytes),
+            format!("{state}{recording}"),
+        ]
+    }));
+    let table = indented(&[Left, Right, Left], &rows, indent + 2);
+    format!("{:indent$}bitmaps:\n{table}", "")
+}
+
+fn partitions(table: &PartitionTable) -> String {
+    use Align::{Left, Right};
+    let mut out = fields(
+        &[
+            ("partition table", table.kind.to_string()),
+            ("disk id", table.disk_id.clone()),
+            ("sector size", format!("{} bytes", table.sector_size)),
+        ],
+        0,
+    );
+    let mut rows = vec![row([
+        "Partition",
+        "Start",
+        "Size",
+        "Type",
+        "Name",
+        "PARTUUID",
+    ])];
+    rows.extend(table.partitions.iter().map(partition));
+    out.push_str(&lay_out(&[Left, Right, Right, Left, Left, Left], &rows));
+    out
+}
+
+fn partition(partition: &Partition) -> Vec<String> {
+    let problem = partition.problem.map(|problem| format!(" ({problem})"));
+    vec![
+        format!("p{}", partition.number),
+        partition.start_bytes.to_string(),
+        units(partition.len_bytes),
+        format!("{}{}", partition.type_name(), problem.unwrap_or_default()),
+        safe(partition.name().unwrap_or("-").as_bytes()),
+        partition.uuid().unwrap_or_else(|| "-".to_owned()),
+    ]
+}
+
+fn contents(volumes: &[VolumeReport]) -> String {
+    use Align::{Left, Right};
+    let mut rows = vec![row([
+        "Volume", "Type", "Label", "UUID", "Size", "Used", "Use%",
+    ])];
+    for report in volumes {
+        let Some(content) = &report.content else {
+            continue;
+        };
+        let usage = report
+            .filesystem
+            .as_ref()
+            .map(|(_, statistics)| usage(statistics));
+        let (size, used, percent) = usage.unwrap_or_else(|| {
+            (
+                units(report.volume.size_bytes()),
+                "-".to_owned(),
+                "-".to_owned(),
+            )
+        });
+        let label = if content.label.is_empty() {
+            "-".to_owned()
+        } else {
+            safe(&content.label)
+        };
+        let uuid = content.uuid.clone().unwrap_or_else(|| "-".to_owned());
+        let uuid = safe(uuid.as_bytes());
+        let volume = report.volume.name().to_owned();
+        rows.push(vec![
+            volume,
+            content.kind.to_owned(),
+            label,
+            uuid,
+            size,
+            used,
+            percent,
+        ]);
+    }
+    lay_out(&[Left, Left, Left, Left, Right, Right, Right], &rows)
+}
+
+fn usage(s: &Statistics) -> (String, String, String) {
+    let bytes = |blocks: u64| blocks.saturating_mul(s.block_size.into());
+    let used = s.blocks.saturating_sub(s.blocks_free);
+    let percent = (u128::from(used) * 100)
+        .checked_div(u128::from(s.blocks))
+        .unwrap_or(0);
+    (
+        units(bytes(s.blocks)),
+        units(bytes(used)),
+        format!("{percent}%"),
+    )
+}
+
+/// Features and notes of a filesystem that is read.
+fn details(report: &VolumeReport) -> String {
+    let Some((identity, _)) = &report.filesystem else {
+        return String::new();
+    };
+    let mut rows = vec![("features", identity.features.join(", "))];
+    rows.extend(identity.notes.iter().map(|note| ("note", note.clone())));
+    format!(
+        "\n{} ({}):\n{}",
+        report.volume.name(),
+        identity.kind,
+        fields(&rows, 2)
+    )
+}

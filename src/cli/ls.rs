@@ -1,0 +1,480 @@
+//! `diskfs ls`.
+
+use std::cmp::Ordering;
+use std::io::Write;
+
+use clap::Args;
+
+use diskfs::vfs::{FileType, Follow, FsRead, InodeNumber, Metadata};
+use diskfs::{Filesystem, Result};
+
+use super::operand::Operand;
+use super::options::SourceArgs;
+use super::session::{Located, Output, Session, stdout};
+use super::show::json::{self, List, put_name};
+use super::show::name::{NameStyle, join};
+use super::show::owners::{Numeric, Owners};
+use super::show::table::{Align, lay_out};
+use super::show::{mode, size, time};
+use super::sorted_walk::{self, Child};
+
+/// List directories
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+#[command(after_help = "Examples:
+  diskfs ls disk.qcow2
+  diskfs ls -la disk.qcow2:/etc
+  diskfs ls -R --json disk.qcow2:/var")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one flag of the command line"
+)]
+pub(super) struct Ls {
+    /// Directories or files to list; an image alone is its root
+    #[arg(required = true, value_name = "IMG[:/PATH]")]
+    paths: Vec<Operand>,
+
+    /// Type, mode, links, owner, size and time of each (UTC)
+    #[arg(short)]
+    long: bool,
+
+    /// Also names that begin with a dot, and the directory itself and its parent
+    #[arg(short, long)]
+    all: bool,
+
+    /// Also names that begin with a dot
+    #[arg(short = 'A', long)]
+    almost_all: bool,
+
+    /// Everything below, directory by directory
+    #[arg(short = 'R', long)]
+    recursive: bool,
+
+    /// A directory itself, not what is in it
+    #[arg(short, long)]
+    directory: bool,
+
+    /// One name to a line (always so)
+    #[arg(short = '1')]
+    one: bool,
+
+    /// Sizes as 1.5K, 20M
+    #[arg(short, long)]
+    human_readable: bool,
+
+    /// Inode numbers
+    #[arg(short, long)]
+    inode: bool,
+
+    /// Numbers of users and groups instead of the guest's names
+    #[arg(short, long)]
+    numeric_uid_gid: bool,
+
+    /// A sign behind each name that tells its type: / * @ | =
+    #[arg(short = 'F', long)]
+    classify: bool,
+
+    /// Largest first
+    #[arg(short = 'S', overrides_with = "by_time")]
+    by_size: bool,
+
+    /// Newest first
+    #[arg(short = 't')]
+    by_time: bool,
+
+    /// The other way round
+    #[arg(short, long)]
+    reverse: bool,
+
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+/// A name to list. Its metadata is there when something needs it.
+struct Line {
+    name: Vec<u8>,
+    inode: InodeNumber,
+    metadata: Option<Metadata>,
+    target: Option<Vec<u8>>,
+}
+
+/// Where lines go.
+enum Sink<'a> {
+    Text {
+        out: &'a mut dyn Write,
+        style: NameStyle,
+        first: bool,
+    },
+    Json(List<'a>),
+}
+
+pub(super) fn run(args: &Ls, session: &mut Session) -> Result<()> {
+    let places = session.places(&args.paths, &args.source);
+    let mut out = stdout()?;
+    let mut sink = match session.output() {
+        Output::Json => Sink::Json(List::begin(&mut out, session.command(), "entries")?),
+        Output::Text => Sink::Text {
+            out: &mut out,
+            style: session.name_style(NameStyle::Quoted),
+            first: true,
+        },
+    };
+    // As ls does it: what is no directory comes first, and a heading where there are several.
+    let headings = places.len() > 1 || args.recursive;
+    let mut directories = Vec::new();
+    for place in places {
+        match one_file(args, &place) {
+            Ok(Some(line)) => {
+                let owners = args.owners(&place.filesystem);
+                sink.lines(args, &owners, b"", vec![line])?;
+            }
+            Ok(None) => directories.push(place),
+            Err(error) => session.report(&error),
+        }
+    }
+    for place in directories {
+        list(
+            args,
+            session,
+            &mut sink,
+            &place,
+            headings.then_some(&place.typed),
+        )?;
+    }
+    if let Sink::Json(list) = sink {
+        list.end()?;
+    }
+    Ok(out.flush()?)
+}
+
+impl Ls {
+    fn needs_metadata(&self) -> bool {
+        self.long || self.by_size || self.by_time || self.classify
+    }
+
+    fn shows(&self, name: &[u8]) -> bool {
+        self.all || self.almost_all || !name.starts_with(b".")
+    }
+
+    fn owners<'a>(&self, filesystem: &'a Filesystem) -> Owners<'a> {
+        let numeric = if self.numeric_uid_gid {
+            Numeric::Yes
+        } else {
+            Numeric::No
+        };
+        Owners::new(filesystem, numeric)
+    }
+
+    fn order(&self, a: &Line, b: &Line) -> Ordering {
+        let key = |line: &Line| line.metadata.as_ref().map(|m| (m.size_bytes, m.modified));
+        let by_key = match (key(a), key(b)) {
+            (Some(a), Some(b)) if self.by_size => b.0.cmp(&a.0),
+            (Some(a), Some(b)) if self.by_time => b.1.cmp(&a.1),
+            _ => Ordering::Equal,
+        };
+        let order = by_key.then_with(|| a.name.cmp(&b.name));
+        if self.reverse { order.reverse() } else { order }
+    }
+}
+
+/// The line of an operand that is listed by itself; `None` for a directory to look into.
+fn one_file(args: &Ls, place: &Located) -> Result<Option<Line>> {
+    let filesystem = &place.filesystem;
+    // As ls does it: with -l and -d a symlink is shown, else what it leads to is.
+    let follow = if args.long || args.directory {
+        Follow::AllButLast
+    } else {
+        Follow::All
+    };
+    let inode = filesystem.resolve(&place.path, follow)?;
+    let metadata = filesystem
+        .as_fs()
+        .metadata(inode)
+        .map_err(|e| filesystem.in_image(e))?;
+    if metadata.is_dir() && !args.directory {
+        return Ok(None);
+    }
+    let line = line(filesystem.as_fs(), place.path.clone(), inode, metadata);
+    line.map(Some).map_err(|e| filesystem.in_image(e))
+}
+
+fn line(
+    fs: &dyn FsRead,
+    name: Vec<u8>,
+    inode: InodeNumber,
+    metadata: Metadata,
+) -> diskfs::vfs::Result<Line> {
+    let target = match metadata.file_type {
+        FileType::Symlink => Some(fs.read_link(inode).map_err(|e| e.in_path(&name))?),
+        _ => None,
+    };
+    Ok(Line {
+        name,
+        inode,
+        metadata: Some(metadata),
+        target,
+    })
+}
+
+/// Lists a directory, with `-R` all below it.
+fn list(
+    args: &Ls,
+    session: &mut Session,
+    sink: &mut Sink<'_>,
+    place: &Located,
+    heading: Option<&Vec<u8>>,
+) -> Result<()> {
+    let filesystem = &place.filesystem;
+    let fs = filesystem.as_fs();
+    let owners = args.owners(filesystem);
+    let mut visited = std::collections::HashSet::new();
+    let root = match filesystem.resolve(&place.path, Follow::All) {
+        Ok(inode) => inode,
+        Err(error) => return Ok(session.report(&error)),
+    };
+    // Paths still to list, the next one last.
+    let mut pending = vec![(place.path.clone(), heading.cloned(), root)];
+    while let Some((path, heading, dir)) = pending.pop() {
+        if !visited.insert(dir) {
+            continue; // A directory with several names; each is shown, but entered once only.
+        }
+        let mut children = match sorted_walk::children(fs, dir) {
+            Ok(children) => children,
+            Err(error) => {
+                session.report(&filesystem.in_image(error.in_path(&path)));
+                continue;
+            }
+        };
+        children.retain(|child| args.shows(&child.name));
+        if args.all {
+            children.splice(0..0, dots(fs, dir));
+        }
+        let need = args.needs_metadata() || args.recursive || matches!(sink, Sink::Json(_));
+        let mut lines = if need {
+            with_metadata(filesystem, session, &path, &children)
+        } else {
+            children.into_iter().map(bare).collect()
+        };
+        lines.sort_by(|a, b| args.order(a, b));
+        let below: Vec<_> = lines
+            .iter()
+            .filter(|line| args.recursive && is_subdir(line))
+            .collect();
+        for line in below.into_iter().rev() {
+            let heading = heading.as_ref().map(|heading| join(heading, &line.name));
+            pending.push((join(&path, &line.name), heading, line.inode));
+        }
+        sink.heading(heading.as_deref())?;
+        sink.total(args, &lines)?;
+        sink.lines(args, &owners, &path, lines)?;
+    }
+    Ok(())
+}
+
+fn bare(child: Child) -> Line {
+    Line {
+        name: child.name,
+        inode: child.inode,
+        metadata: None,
+        target: None,
+    }
+}
+
+fn is_subdir(line: &Line) -> bool {
+    line.name != b"." && line.name != b".." && line.metadata.as_ref().is_some_and(Metadata::is_dir)
+}
+
+/// `.` and `..`, as far as the directory knows them.
+fn dots(fs: &dyn FsRead, dir: InodeNumber) -> Vec<Child> {
+    let child = |name: &[u8], inode| Child {
+        name: name.to_vec(),
+        inode,
+    };
+    let parent = fs.lookup(dir, b"..").ok().map(|inode| child(b"..", inode));
+    std::iter::once(child(b".", dir)).chain(parent).collect()
+}
+
+fn with_metadata(
+    filesystem: &Filesystem,
+    session: &mut Session,
+    dir: &[u8],
+    children: &[Child],
+) -> Vec<Line> {
+    let fs = filesystem.as_fs();
+    sorted_walk::will_need(fs, children);
+    let mut lines = Vec::with_capacity(children.len());
+    for child in children {
+        let found = fs.metadata(child.inode);
+        match found.and_then(|metadata| line(fs, child.name.clone(), child.inode, metadata)) {
+            Ok(line) => lines.push(line),
+            Err(error) => {
+                let error = error.in_path(join(dir, &child.name));
+                session.report(&filesystem.in_image(error));
+            }
+        }
+    }
+    lines
+}
+
+impl Sink<'_> {
+    fn heading(&mut self, heading: Option<&[u8]>) -> Result<()> {
+        if let Self::Text { out, style, first } = self {
+            if !std::mem::take(first) {
+                out.write_all(b"\n")?;
+            }
+            if let Some(heading) = heading {
+                out.write_all(&style.show(heading))?;
+                out.write_all(b":\n")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn total(&mut self, args: &Ls, lines: &[Line]) -> Result<()> {
+        if let Self::Text { out, .. } = self
+            && args.long
+        {
+            let allocated = lines.iter().filter_map(|line| line.metadata.as_ref());
+            let bytes = allocated.fold(0_u64, |sum, m| sum.saturating_add(m.allocated_bytes));
+            let total = if args.human_readable {
+                size::human(bytes)
+            } else {
+                (bytes >> 10).to_string()
+            };
+            writeln!(out, "total {total}")?;
+        }
+        Ok(())
+    }
+
+    fn lines(
+        &mut self,
+        args: &Ls,
+        owners: &Owners<'_>,
+        dir: &[u8],
+        lines: Vec<Line>,
+    ) -> Result<()> {
+        match self {
+            Self::Json(list) => {
+                for line in &lines {
+                    list.push(&line_json(dir, line, owners))?;
+                }
+            }
+            Self::Text { out, style, first } => {
+                *first = false;
+                if args.long {
+                    out.write_all(&long_lines(args, owners, *style, &lines))?;
+                    return Ok(());
+                }
+                for line in &lines {
+                    if args.inode {
+                        write!(out, "{} ", line.inode)?;
+                    }
+                    out.write_all(&style.show(&line.name))?;
+                    out.write_all(sign(args, line).as_bytes())?;
+                    out.write_all(b"\n")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The sign of `-F`.
+fn sign(args: &Ls, line: &Line) -> &'static str {
+    match line.metadata.as_ref().filter(|_| args.classify) {
+        None => "",
+        Some(metadata) => match metadata.file_type {
+            FileType::Directory => "/",
+            FileType::Symlink if !args.long => "@",
+            FileType::Fifo => "|",
+            FileType::Socket => "=",
+            FileType::Regular if metadata.permissions & 0o111 != 0 => "*",
+            _ => "",
+        },
+    }
+}
+
+fn long_lines(args: &Ls, owners: &Owners<'_>, style: NameStyle, lines: &[Line]) -> Vec<u8> {
+    use Align::{Left, Right};
+    let columns = [Right, Left, Right, Left, Left, Right, Left];
+    let with_metadata = || {
+        lines
+            .iter()
+            .filter_map(|line| Some((line, line.metadata.as_ref()?)))
+    };
+    let rows: Vec<_> = with_metadata()
+        .map(|(line, m)| cells(args, owners, line, m))
+        .collect();
+    let skip = usize::from(!args.inode);
+    let table = lay_out(
+        &columns[skip..],
+        &rows
+            .iter()
+            .map(|row| row[skip..].to_vec())
+            .collect::<Vec<_>>(),
+    );
+    let mut out = Vec::new();
+    for ((line, _), cells) in with_metadata().zip(table.lines()) {
+        out.extend_from_slice(cells.as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(&style.show(&line.name));
+        out.extend_from_slice(sign(args, line).as_bytes());
+        if let Some(target) = &line.target {
+            out.extend_from_slice(b" -> ");
+            out.extend_from_slice(&style.show(target));
+        }
+        out.push(b'\n');
+    }
+    out
+}
+
+fn cells(args: &Ls, owners: &Owners<'_>, line: &Line, metadata: &Metadata) -> Vec<String> {
+    let size = match metadata.device {
+        Some(device) => format!("{}, {}", device.major, device.minor),
+        None if args.human_readable => size::human(metadata.size_bytes),
+        None => metadata.size_bytes.to_string(),
+    };
+    vec![
+        line.inode.to_string(),
+        mode::letters(metadata),
+        metadata.links.to_string(),
+        owners.user(metadata.uid),
+        owners.group(metadata.gid),
+        size,
+        time::minutes(metadata.modified),
+    ]
+}
+
+fn line_json(dir: &[u8], line: &Line, owners: &Owners<'_>) -> serde_json::Value {
+    let path = join(dir, &line.name);
+    let Some(metadata) = &line.metadata else {
+        return serde_json::Value::Null;
+    };
+    let mut object = json::metadata(&path, metadata);
+    put_name(
+        &mut object,
+        "name",
+        line.name
+            .rsplit(|byte| *byte == b'/')
+            .next()
+            .unwrap_or_default(),
+    );
+    object.extend(
+        owners
+            .user_name(metadata.uid)
+            .map(|name| ("user".to_owned(), name.into())),
+    );
+    object.extend(
+        owners
+            .group_name(metadata.gid)
+            .map(|name| ("group".to_owned(), name.into())),
+    );
+    if let Some(target) = &line.target {
+        put_name(&mut object, "target", target);
+    }
+    object.into()
+}

@@ -1,0 +1,27 @@
+//! `diskfs man`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use diskfs::{Error, Result};
+
+/// Write the man pages into a directory
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  diskfs man /usr/local/share/man/man1")]
+pub(super) struct Man {
+    /// Where diskfs.1 and a page for each command go; it is made if it isn't there
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+pub(super) fn run(args: &Man) -> Result<()> {
+    write_pages(args).map_err(|e| Error::from(e).in_file(&args.directory))
+}
+
+fn write_pages(args: &Man) -> std::io::Result<()> {
+    fs::create_dir_all(&args.directory)?;
+    clap_mangen::generate_to(super::definition(), &args.directory)
+}

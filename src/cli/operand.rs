@@ -1,0 +1,113 @@
+//! `IMG:/path`, taken apart.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use diskfs::image::ImageSpec;
+
+/// An image, and maybe a path in it, as the user typed them: `disk.qcow2:/etc/fstab`,
+/// `disk.qcow2,snapshot=before:/etc`, `disk.qcow2`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Operand(OsString);
+
+/// What an [`Operand`] says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The image with its options.
+    pub(crate) image: OsString,
+    /// The path in it.
+    pub(crate) path: Option<Vec<u8>>,
+}
+
+impl From<OsString> for Operand {
+    fn from(text: OsString) -> Self {
+        Self(text)
+    }
+}
+
+impl Operand {
+    /// The text as it was typed.
+    pub(crate) fn as_os_str(&self) -> &OsStr {
+        &self.0
+    }
+
+    /// Whether it is a path alone, which belongs to the image named before it.
+    pub(crate) fn is_bare_path(&self) -> bool {
+        self.0.as_bytes().starts_with(b"/") && self.split().path.is_none()
+    }
+
+    /// Splits at the last `:/`. Only when what stands before it is no file, but what stands before
+    /// an earlier one is (or the whole is), that one counts: both names may have colons.
+    pub(crate) fn split(&self) -> Place {
+        self.split_by(|image| {
+            let spec = ImageSpec::parse(OsStr::from_bytes(image));
+            spec.is_ok_and(|spec| spec.path.metadata().is_ok_and(|meta| !meta.is_dir()))
+        })
+    }
+
+    fn split_by(&self, is_image: impl Fn(&[u8]) -> bool) -> Place {
+        let text = self.0.as_bytes();
+        let colons: Vec<usize> = (0..text.len())
+            .filter(|at| text[*at..].starts_with(b":/"))
+            .collect();
+        let whole = || Place {
+            image: self.0.clone(),
+            path: None,
+        };
+        let found = colons.iter().rev().find(|at| is_image(&text[..**at]));
+        match (found, colons.last()) {
+            (None, Some(_)) if is_image(text) => whole(),
+            (Some(at), _) | (None, Some(at)) => Place {
+                image: OsString::from_vec(text[..*at].to_vec()),
+                path: Some(text[at + 1..].to_vec()),
+            },
+            (None, None) => whole(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(text: &str, files: &[&str]) -> (String, Option<String>) {
+        let place =
+            Operand(text.into()).split_by(|image| files.iter().any(|f| f.as_bytes() == image));
+        let path = place.path.map(|path| String::from_utf8(path).unwrap());
+        (place.image.into_string().unwrap(), path)
+    }
+
+    #[test]
+    fn the_last_colon_before_a_slash_counts() {
+        for (text, files, image, path) in [
+            ("a.img", &["a.img"][..], "a.img", None),
+            ("a.img:/etc", &["a.img"], "a.img", Some("/etc")),
+            ("a.img:/", &[], "a.img", Some("/")),
+            ("a:b.img:/etc", &[], "a:b.img", Some("/etc")),
+            ("/x:/a.img:/etc", &[], "/x:/a.img", Some("/etc")),
+            (
+                "a.img,snapshot=b:/etc",
+                &[],
+                "a.img,snapshot=b",
+                Some("/etc"),
+            ),
+            ("a.img:etc", &[], "a.img:etc", None),
+        ] {
+            assert_eq!(
+                split(text, files),
+                (image.into(), path.map(Into::into)),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn unless_only_another_one_makes_a_file() {
+        let image = |text, files: &[&str]| split(text, files);
+        assert_eq!(
+            image("a.img:/odd:/name", &["a.img"]),
+            ("a.img".into(), Some("/odd:/name".into()))
+        );
+        assert_eq!(image("d:/a.img", &["d:/a.img"]), ("d:/a.img".into(), None));
+    }
+}

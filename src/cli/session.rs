@@ -1,0 +1,226 @@
+//! What all commands of one run share: the options for all, the images that are open, the output,
+//! and which failures there were.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+
+use diskfs::{Disk, Error, Filesystem, Result};
+use serde_json::{Map, Value, json};
+
+use super::operand::{Operand, Place};
+use super::options::SourceArgs;
+use super::show::json::put_name;
+use super::show::name::NameStyle;
+use super::{GlobalArgs, ProgressMode};
+
+/// Buffer of standard output: what a pipe holds by default (pipe(7)).
+const OUT_BUFFER_BYTES: usize = 64 << 10;
+
+/// One run of the program.
+#[derive(Debug)]
+pub(crate) struct Session {
+    command: &'static str,
+    json: bool,
+    progress: ProgressMode,
+    open: HashMap<OsString, Filesystem>,
+    warned: HashSet<String>,
+    exit_code: u8,
+}
+
+/// Whether a report is for people or for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Output {
+    Text,
+    Json,
+}
+
+impl Session {
+    pub(crate) fn new(global: &GlobalArgs, command: &'static str) -> Self {
+        Self {
+            command,
+            json: global.json,
+            progress: global.progress,
+            open: HashMap::new(),
+            warned: HashSet::new(),
+            exit_code: 0,
+        }
+    }
+
+    /// The command's name, for JSON.
+    pub(crate) fn command(&self) -> &'static str {
+        self.command
+    }
+
+    pub(crate) fn output(&self) -> Output {
+        if self.json {
+            Output::Json
+        } else {
+            Output::Text
+        }
+    }
+
+    pub(crate) fn progress(&self) -> ProgressMode {
+        self.progress
+    }
+
+    /// Says an error on standard error and remembers its exit code; the command goes on with what
+    /// else there is to do.
+    pub(crate) fn report(&mut self, error: &Error) {
+        if error.is_broken_pipe() {
+            return;
+        }
+        if self.exit_code == 0 {
+            self.exit_code = error.kind().exit_code();
+        }
+        let text = match self.output() {
+            Output::Text => format!("diskfs: {}\n", chain(error)),
+            Output::Json => format!("{}\n", error_json(self.command, error)),
+        };
+        let _ = io::stderr().write_all(text.as_bytes()); // Nowhere left to complain.
+    }
+
+    /// The run's exit code: that of the first failure.
+    pub(crate) fn exit_code(&self) -> u8 {
+        self.exit_code
+    }
+
+    /// Says what is wrong with an image without keeping it from being read, once.
+    pub(crate) fn warn(&mut self, text: &str) {
+        if self.warned.insert(text.to_owned()) {
+            let text = match self.output() {
+                Output::Text => format!("diskfs: warning: {text}\n"),
+                Output::Json => format!("{}\n", json!({ "warning": { "message": text } })),
+            };
+            let _ = io::stderr().write_all(text.as_bytes());
+        }
+    }
+
+    /// Opens an image.
+    pub(crate) fn disk(&mut self, image: &OsStr, args: &SourceArgs) -> Result<Disk> {
+        let disk = args.image.open(image)?;
+        self.warn_of(&disk);
+        Ok(disk)
+    }
+
+    /// Passes on an image's warnings; those of its partition table when that has been read.
+    pub(crate) fn warn_of(&mut self, disk: &Disk) {
+        disk.warnings().iter().for_each(|text| self.warn(text));
+    }
+
+    /// The filesystem that is meant in `image`, opened once for all operands.
+    pub(crate) fn filesystem(&mut self, image: &OsStr, args: &SourceArgs) -> Result<Filesystem> {
+        if let Some(open) = self.open.get(image) {
+            return Ok(open.clone());
+        }
+        let disk = self.disk(image, args)?;
+        let filesystem = args.volume.filesystem(&disk);
+        self.warn_of(&disk);
+        let filesystem = filesystem?;
+        self.open.insert(image.to_owned(), filesystem.clone());
+        Ok(filesystem)
+    }
+
+    /// Opens what the operands name, in their order. A path alone is of the image before it, and an
+    /// image that such paths follow is not meant by itself. What can't be opened is reported and
+    /// left out.
+    pub(crate) fn places(&mut self, operands: &[Operand], args: &SourceArgs) -> Vec<Located> {
+        let mut located = Vec::new();
+        let mut image: Option<OsString> = None;
+        for (n, operand) in operands.iter().enumerate() {
+            let place = match image.as_ref().filter(|_| operand.is_bare_path()) {
+                Some(image) => Place {
+                    image: image.clone(),
+                    path: Some(operand.as_os_str().as_encoded_bytes().to_vec()),
+                },
+                None => operand.split(),
+            };
+            image = Some(place.image.clone());
+            let named_only =
+                place.path.is_none() && operands.get(n + 1).is_some_and(Operand::is_bare_path);
+            if named_only {
+                continue;
+            }
+            match self.filesystem(&place.image, args) {
+                Ok(filesystem) => located.push(Located {
+                    typed: operand.as_os_str().as_encoded_bytes().to_vec(),
+                    filesystem,
+                    path: place.path.unwrap_or_else(|| b"/".to_vec()),
+                }),
+                Err(error) => self.report(&error),
+            }
+        }
+        located
+    }
+
+    /// How names are to be written to standard output.
+    pub(crate) fn name_style(&self, on_terminal: NameStyle) -> NameStyle {
+        if io::stdout().is_terminal() {
+            on_terminal
+        } else {
+            NameStyle::Raw
+        }
+    }
+}
+
+/// A path of an open filesystem.
+#[derive(Debug, Clone)]
+pub(crate) struct Located {
+    /// The operand as it was typed.
+    pub(crate) typed: Vec<u8>,
+    pub(crate) filesystem: Filesystem,
+    pub(crate) path: Vec<u8>,
+}
+
+/// Standard output without Rust's line buffer, which looks for line ends in what may be gigabytes of
+/// binary data.
+pub(crate) fn raw_stdout() -> Result<std::fs::File> {
+    Ok(io::stdout().as_fd().try_clone_to_owned()?.into())
+}
+
+/// Standard output for text.
+pub(crate) fn stdout() -> Result<io::BufWriter<std::fs::File>> {
+    Ok(io::BufWriter::with_capacity(
+        OUT_BUFFER_BYTES,
+        raw_stdout()?,
+    ))
+}
+
+/// The error and the reasons below it, on one line.
+pub(crate) fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut below = std::error::Error::source(error);
+    while let Some(source) = below {
+        let reason = source.to_string();
+        if !text.contains(&reason) {
+            text.push_str(": ");
+            text.push_str(&reason);
+        }
+        below = source.source();
+    }
+    text
+}
+
+fn error_json(command: &str, error: &Error) -> Value {
+    let mut fields = Map::new();
+    fields.insert("kind".to_owned(), error.kind().name().into());
+    fields.insert("message".to_owned(), chain(error).into());
+    fields.insert("exit_code".to_owned(), error.kind().exit_code().into());
+    if let Some(file) = error.file() {
+        put_name(&mut fields, "file", file.as_os_str().as_encoded_bytes());
+    }
+    if let Some(path) = error.guest_path() {
+        put_name(&mut fields, "path", path);
+    }
+    let numbers = [("inode", error.inode()), ("offset_bytes", error.offset())];
+    for (name, number) in numbers {
+        fields.extend(number.map(|number| (name.to_owned(), number.into())));
+    }
+    fields.extend(
+        error
+            .next_step()
+            .map(|hint| ("hint".to_owned(), hint.into())),
+    );
+    json!({ "diskfs": { "version": 1, "command": command }, "error": fields })
+}

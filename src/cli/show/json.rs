@@ -1,0 +1,177 @@
+//! The one JSON schema: every document is an object that begins with `diskfs` (the schema's version
+//! and the command), names are in `snake_case`, units are in the names.
+
+use std::io::{self, Write};
+
+use diskfs::vfs::{Metadata, Timestamp};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::{mode, time};
+
+/// Raised when a field changes its meaning or goes away; new fields don't count.
+const VERSION: u32 = 1;
+
+/// The first field of every document.
+fn header(command: &str) -> Value {
+    json!({ "version": VERSION, "command": command })
+}
+
+/// Writes one document.
+pub(crate) fn write(out: &mut dyn Write, command: &str, body: Value) -> io::Result<()> {
+    let mut document = Map::new();
+    document.insert("diskfs".to_owned(), header(command));
+    if let Value::Object(fields) = body {
+        document.extend(fields);
+    }
+    serde_json::to_writer_pretty(&mut *out, &document)?;
+    writeln!(out)
+}
+
+/// A document with one long list, written as it goes: an entry to a line, and nothing is kept.
+pub(crate) struct List<'a> {
+    out: &'a mut dyn Write,
+    first: bool,
+}
+
+impl<'a> List<'a> {
+    /// Begins the document and its list called `name`.
+    pub(crate) fn begin(out: &'a mut dyn Write, command: &str, name: &str) -> io::Result<Self> {
+        write!(out, "{{\"diskfs\":{},\n\"{name}\":[", header(command))?;
+        Ok(Self { out, first: true })
+    }
+
+    /// Writes one entry.
+    pub(crate) fn push(&mut self, entry: &Value) -> io::Result<()> {
+        self.out
+            .write_all(if self.first { b"\n" } else { b",\n" })?;
+        self.first = false;
+        serde_json::to_writer(&mut *self.out, entry)?;
+        Ok(())
+    }
+
+    /// Ends the list and the document.
+    pub(crate) fn end(self) -> io::Result<()> {
+        self.out
+            .write_all(if self.first { b"]}\n" } else { b"\n]}\n" })
+    }
+}
+
+/// Puts a name into `object`: as a string, and where it is no UTF-8 its bytes, too, as
+/// `<field>_base64` (the string then has U+FFFD for what it can't hold).
+pub(crate) fn put_name(object: &mut Map<String, Value>, field: &str, name: &[u8]) {
+    object.insert(field.to_owned(), String::from_utf8_lossy(name).into());
+    if std::str::from_utf8(name).is_err() {
+        object.insert(format!("{field}_base64"), base64(name).into());
+    }
+}
+
+/// A value as JSON; ours always can be.
+pub(crate) fn value(of: &impl Serialize) -> Value {
+    serde_json::to_value(of).unwrap_or(Value::Null)
+}
+
+fn stamp(time: Timestamp) -> Value {
+    time::rfc3339(time).into()
+}
+
+/// What `stat` tells, as every command shows it.
+pub(crate) fn metadata(path: &[u8], metadata: &Metadata) -> Map<String, Value> {
+    let mut object = Map::new();
+    put_name(&mut object, "path", path);
+    let fields = [
+        ("type", mode::name(metadata.file_type).into()),
+        ("inode", metadata.inode.0.into()),
+        ("mode", format!("{:04o}", metadata.permissions).into()),
+        ("uid", metadata.uid.into()),
+        ("gid", metadata.gid.into()),
+        ("links", metadata.links.into()),
+        ("size_bytes", metadata.size_bytes.into()),
+        ("allocated_bytes", metadata.allocated_bytes.into()),
+        ("modified", stamp(metadata.modified)),
+        ("changed", stamp(metadata.changed)),
+        ("accessed", stamp(metadata.accessed)),
+    ];
+    object.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+    if let Some(created) = metadata.created {
+        object.insert("created".to_owned(), stamp(created));
+    }
+    if let Some(device) = metadata.device {
+        let device = json!({ "major": device.major, "minor": device.minor });
+        object.insert("device".to_owned(), device);
+    }
+    object
+}
+
+/// Extended attributes: names as names, values always as base64.
+pub(crate) fn xattrs(pairs: &[(Vec<u8>, Vec<u8>)]) -> Value {
+    let one = |(name, bytes): &(Vec<u8>, Vec<u8>)| {
+        let mut object = Map::new();
+        put_name(&mut object, "name", name);
+        object.insert("value_base64".to_owned(), base64(bytes).into());
+        Value::Object(object)
+    };
+    pairs.iter().map(one).collect()
+}
+
+/// Base64 with padding (RFC 4648, section 4).
+pub(crate) fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let byte = |n: usize| u32::from(group.get(n).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for digit in 0..4 {
+            let index = bits >> (18 - 6 * digit) & 0x3f;
+            let shown = digit <= group.len();
+            text.push(if shown {
+                char::from(DIGITS[index as usize])
+            } else {
+                '='
+            });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_the_rfc() {
+        // RFC 4648, section 10.
+        for (text, encoded) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(base64(text.as_bytes()), encoded);
+        }
+        assert_eq!(base64(b"\xff\xfe"), "//4=");
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_keeps_its_bytes() {
+        let mut object = Map::new();
+        put_name(&mut object, "path", b"/a");
+        put_name(&mut object, "target", b"\xff");
+        let expected = json!({ "path": "/a", "target": "\u{fffd}", "target_base64": "/w==" });
+        assert_eq!(Value::Object(object), expected);
+    }
+
+    #[test]
+    fn lists_are_documents_also_when_empty() {
+        for count in 0..3 {
+            let mut out = Vec::new();
+            let mut list = List::begin(&mut out, "ls", "entries").unwrap();
+            (0..count).for_each(|n| list.push(&json!(n)).unwrap());
+            list.end().unwrap();
+            let document: Value = serde_json::from_slice(&out).unwrap();
+            assert_eq!(document["entries"].as_array().unwrap().len(), count);
+            assert_eq!(document["diskfs"]["version"], 1);
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! How things are shown: names, sizes, times, modes, owners, JSON.
+
+pub(crate) mod json;
+pub(crate) mod mode;
+pub(crate) mod name;
+pub(crate) mod owners;
+pub(crate) mod size;
+pub(crate) mod table;
+pub(crate) mod time;

@@ -1,0 +1,189 @@
+//! `diskfs stat`.
+
+use std::io::Write;
+
+use clap::Args;
+
+use diskfs::Result;
+use diskfs::vfs::{self, FileType, Follow, Metadata, Timestamp};
+
+use super::operand::Operand;
+use super::options::SourceArgs;
+use super::session::{Located, Output, Session, stdout};
+use super::show::json::{self, List, put_name};
+use super::show::name::NameStyle;
+use super::show::owners::{Numeric, Owners};
+use super::show::{mode, time};
+
+/// Show what there is to know about files
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  diskfs stat disk.qcow2:/etc/shadow
+  diskfs stat -L --json disk.qcow2:/bin/sh")]
+pub(super) struct Stat {
+    /// Files to show; an image alone is its root
+    #[arg(required = true, value_name = "IMG[:/PATH]")]
+    paths: Vec<Operand>,
+
+    /// Follow symlinks
+    #[arg(short = 'L', long)]
+    dereference: bool,
+
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+/// All there is to know about a file.
+struct Facts {
+    metadata: Metadata,
+    target: Option<Vec<u8>>,
+    xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+pub(super) fn run(args: &Stat, session: &mut Session) -> Result<()> {
+    let mut out = stdout()?;
+    let places = session.places(&args.paths, &args.source);
+    let follow = if args.dereference {
+        Follow::All
+    } else {
+        Follow::AllButLast
+    };
+    match session.output() {
+        Output::Json => {
+            let mut list = List::begin(&mut out, session.command(), "entries")?;
+            for place in places {
+                match facts(&place, follow) {
+                    Ok(facts) => list.push(&facts_json(&place, &facts))?,
+                    Err(error) => session.report(&error),
+                }
+            }
+            list.end()?;
+        }
+        Output::Text => {
+            let style = session.name_style(NameStyle::Quoted);
+            for place in places {
+                match facts(&place, follow) {
+                    Ok(facts) => print(&mut out, style, &place, &facts)?,
+                    Err(error) => session.report(&error),
+                }
+            }
+        }
+    }
+    Ok(out.flush()?)
+}
+
+fn facts(place: &Located, follow: Follow) -> Result<Facts> {
+    let filesystem = &place.filesystem;
+    let inode = filesystem.resolve(&place.path, follow)?;
+    let in_place = |e: vfs::Error| filesystem.in_image(e.in_path(&place.path));
+    let metadata = filesystem.as_fs().metadata(inode).map_err(in_place)?;
+    let target = match metadata.file_type {
+        FileType::Symlink => Some(filesystem.as_fs().read_link(inode).map_err(in_place)?),
+        _ => None,
+    };
+    Ok(Facts {
+        metadata,
+        target,
+        xattrs: filesystem.xattrs_of(inode)?,
+    })
+}
+
+fn print(out: &mut dyn Write, style: NameStyle, place: &Located, facts: &Facts) -> Result<()> {
+    let m = &facts.metadata;
+    let owners = Owners::new(&place.filesystem, Numeric::No);
+    out.write_all(b"  File: ")?;
+    out.write_all(&style.show(&place.typed))?;
+    if let Some(target) = &facts.target {
+        out.write_all(b" -> ")?;
+        out.write_all(&style.show(target))?;
+    }
+    writeln!(
+        out,
+        "\n  Size: {:<15} Blocks: {:<10} IO Block: {:<6} {}",
+        m.size_bytes,
+        m.allocated_bytes / 512,
+        m.block_size,
+        mode::words(m)
+    )?;
+    let device = m
+        .device
+        .map(|d| format!("  Device type: {},{}", d.major, d.minor));
+    writeln!(
+        out,
+        "Inode: {:<11} Links: {}{}",
+        m.inode,
+        m.links,
+        device.unwrap_or_default()
+    )?;
+    writeln!(
+        out,
+        "Access: ({:04o}/{})  Uid: ({:>5}/{:>8})   Gid: ({:>5}/{:>8})",
+        m.permissions,
+        mode::letters(m),
+        m.uid,
+        owners
+            .user_name(m.uid)
+            .unwrap_or_else(|| "UNKNOWN".to_owned()),
+        m.gid,
+        owners
+            .group_name(m.gid)
+            .unwrap_or_else(|| "UNKNOWN".to_owned()),
+    )?;
+    let show = |time: Option<Timestamp>| time.map_or_else(|| "-".to_owned(), time::full);
+    writeln!(out, "Access: {}", time::full(m.accessed))?;
+    writeln!(out, "Modify: {}", time::full(m.modified))?;
+    writeln!(out, "Change: {}", time::full(m.changed))?;
+    writeln!(out, " Birth: {}", show(m.created))?;
+    let flags = flag_names(m);
+    if !flags.is_empty() {
+        writeln!(out, " Flags: {}", flags.join(", "))?;
+    }
+    for (name, value) in &facts.xattrs {
+        out.write_all(b" Xattr: ")?;
+        out.write_all(&NameStyle::Escaped.show(name))?;
+        out.write_all(b"=")?;
+        // Values are bytes; most are text, and the rest is told from it by its escapes.
+        out.write_all(&NameStyle::Escaped.show(value))?;
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+fn flag_names(metadata: &Metadata) -> Vec<&'static str> {
+    let flags = metadata.flags;
+    let all = [
+        (flags.immutable, "immutable"),
+        (flags.append_only, "append_only"),
+        (flags.encrypted, "encrypted"),
+        (flags.verity, "verity"),
+        (flags.casefold, "casefold"),
+        (flags.no_dump, "no_dump"),
+    ];
+    all.into_iter()
+        .filter_map(|(set, name)| set.then_some(name))
+        .collect()
+}
+
+fn facts_json(place: &Located, facts: &Facts) -> serde_json::Value {
+    let m = &facts.metadata;
+    let mut object = json::metadata(&place.path, m);
+    let owners = Owners::new(&place.filesystem, Numeric::No);
+    object.extend(
+        owners
+            .user_name(m.uid)
+            .map(|name| ("user".to_owned(), name.into())),
+    );
+    object.extend(
+        owners
+            .group_name(m.gid)
+            .map(|name| ("group".to_owned(), name.into())),
+    );
+    object.insert("generation".to_owned(), m.generation.into());
+    object.insert("block_size_bytes".to_owned(), m.block_size.into());
+    object.insert("flags".to_owned(), json::value(&flag_names(m)));
+    if let Some(target) = &facts.target {
+        put_name(&mut object, "target", target);
+    }
+    object.insert("xattrs".to_owned(), json::xattrs(&facts.xattrs));
+    object.into()
+}

@@ -1,0 +1,212 @@
+//! One file's header in the archive: ustar, with what does not fit there in a pax header before it
+//! (POSIX.1-2017, pax, "ustar Interchange Format" and "pax Interchange Format").
+
+use std::io::{self, Write};
+
+use diskfs::vfs::{FileType, Metadata};
+use tar::{EntryType, Header};
+
+use super::sparse::Sparse;
+use super::writer::Writer;
+use crate::cli::show::time;
+
+/// The largest number in seven and in eleven octal digits.
+const MAX_ID: u32 = 0o7_777_777;
+const MAX_SIZE_BYTES: u64 = 0o77_777_777_777;
+
+/// The longest `name` and `linkname` of a ustar header.
+const NAME_BYTES: usize = 100;
+
+/// A file to be packed.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) name: Vec<u8>,
+    pub(super) metadata: Metadata,
+    /// Of a symlink.
+    pub(super) target: Option<Vec<u8>>,
+    /// The name of the same file, packed before.
+    pub(super) hard_link: Option<Vec<u8>>,
+    pub(super) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Where a file with holes has data.
+    pub(super) sparse: Option<Sparse>,
+}
+
+/// `keyword=value` records of a pax header.
+#[derive(Debug, Default)]
+struct Records(Vec<u8>);
+
+impl Records {
+    /// A record begins with its own length in decimal digits, which counts themselves.
+    fn push(&mut self, keyword: &[u8], value: &[u8]) {
+        let rest = keyword.len() + value.len() + 3; // a space, `=`, a newline
+        let mut len = rest + 1;
+        while len != rest + len.to_string().len() {
+            len = rest + len.to_string().len();
+        }
+        self.0.extend_from_slice(len.to_string().as_bytes());
+        for part in [b" ", keyword, b"=", value, b"\n"] {
+            self.0.extend_from_slice(part);
+        }
+    }
+}
+
+impl Member {
+    /// How many bytes follow the header.
+    pub(super) fn stored_bytes(&self) -> u64 {
+        match (&self.hard_link, self.metadata.file_type, &self.sparse) {
+            (Some(_), _, _) => 0,
+            (None, FileType::Regular, Some(sparse)) => sparse.stored_bytes(),
+            (None, FileType::Regular, None) => self.metadata.size_bytes,
+            _ => 0,
+        }
+    }
+
+    /// Writes the pax header, when something needs it, and the header itself.
+    pub(super) fn write_header(&self, out: &mut Writer<impl Write>, stored: u64) -> io::Result<()> {
+        let Records(records) = self.records(stored);
+        if !records.is_empty() {
+            let mut header = Header::new_ustar();
+            header.set_entry_type(EntryType::XHeader);
+            set_name(&mut header, b"PaxHeaders/", &self.name);
+            header.set_mode(0o644);
+            header.set_uid(0);
+            header.set_gid(0);
+            header.set_mtime(0);
+            header.set_size(records.len() as u64);
+            header.set_cksum();
+            out.header(&header)?;
+            out.write(&records)?;
+            out.pad(0)?;
+        }
+        out.header(&self.header(stored))
+    }
+
+    /// The name as it is stored: that of a directory ends with a slash.
+    fn stored_name(&self) -> Vec<u8> {
+        let mut name = self.name.clone();
+        if self.metadata.is_dir() && !name.ends_with(b"/") {
+            name.push(b'/');
+        }
+        name
+    }
+
+    fn link_name(&self) -> Option<&[u8]> {
+        self.hard_link.as_deref().or(self.target.as_deref())
+    }
+
+    fn records(&self, stored: u64) -> Records {
+        let m = &self.metadata;
+        let mut records = Records::default();
+        let name = self.stored_name();
+        match &self.sparse {
+            Some(_) if self.hard_link.is_none() => {
+                records.push(b"GNU.sparse.major", b"1");
+                records.push(b"GNU.sparse.minor", b"0");
+                records.push(b"GNU.sparse.name", &name);
+                records.push(b"GNU.sparse.realsize", m.size_bytes.to_string().as_bytes());
+            }
+            _ if name.len() > NAME_BYTES => records.push(b"path", &name),
+            _ => {}
+        }
+        if let Some(link) = self.link_name().filter(|link| link.len() > NAME_BYTES) {
+            records.push(b"linkpath", link);
+        }
+        if m.uid > MAX_ID {
+            records.push(b"uid", m.uid.to_string().as_bytes());
+        }
+        if m.gid > MAX_ID {
+            records.push(b"gid", m.gid.to_string().as_bytes());
+        }
+        if stored > MAX_SIZE_BYTES {
+            records.push(b"size", stored.to_string().as_bytes());
+        }
+        if m.modified.nanoseconds != 0 || self.header_time().is_none() {
+            records.push(b"mtime", time::decimal(m.modified).as_bytes());
+        }
+        if self.hard_link.is_none() {
+            for (name, value) in &self.xattrs {
+                records.push(&[b"SCHILY.xattr.", name.as_slice()].concat(), value);
+            }
+        }
+        records
+    }
+
+    /// The time as the header can hold it.
+    fn header_time(&self) -> Option<u64> {
+        let seconds = u64::try_from(self.metadata.modified.seconds).ok();
+        seconds.filter(|seconds| *seconds <= MAX_SIZE_BYTES)
+    }
+
+    fn header(&self, stored: u64) -> Header {
+        let m = &self.metadata;
+        let mut header = Header::new_ustar();
+        header.set_entry_type(self.entry_type());
+        match &self.sparse {
+            // Who does not know sparse files gets one with this name, and loses none.
+            Some(_) if self.hard_link.is_none() => {
+                set_name(&mut header, b"GNUSparseFile.0/", &self.name)
+            }
+            _ => set_name(&mut header, b"", &self.stored_name()),
+        }
+        if let Some(link) = self.link_name() {
+            let field = &mut header.as_old_mut().linkname;
+            let len = link.len().min(field.len());
+            field[..len].copy_from_slice(&link[..len]);
+        }
+        header.set_mode(m.permissions.into());
+        header.set_uid(if m.uid > MAX_ID { 0 } else { m.uid.into() });
+        header.set_gid(if m.gid > MAX_ID { 0 } else { m.gid.into() });
+        header.set_mtime(self.header_time().unwrap_or(0));
+        header.set_size(if stored > MAX_SIZE_BYTES { 0 } else { stored });
+        if let (Some(device), Some(ustar)) = (m.device, header.as_ustar_mut()) {
+            // Linux has 12 bits of major and 20 of minor numbers: seven digits hold both.
+            ustar.set_device_major(device.major);
+            ustar.set_device_minor(device.minor);
+        }
+        header.set_cksum();
+        header
+    }
+
+    fn entry_type(&self) -> EntryType {
+        match (&self.hard_link, self.metadata.file_type) {
+            (Some(_), _) => EntryType::Link,
+            (None, FileType::Directory) => EntryType::Directory,
+            (None, FileType::Symlink) => EntryType::Symlink,
+            (None, FileType::CharacterDevice) => EntryType::Char,
+            (None, FileType::BlockDevice) => EntryType::Block,
+            (None, FileType::Fifo) => EntryType::Fifo,
+            (None, FileType::Regular | FileType::Socket) => EntryType::Regular,
+        }
+    }
+}
+
+/// Puts `prefix` and as much of `name` as there is room for into the header. What is cut stands
+/// whole in the pax header.
+fn set_name(header: &mut Header, prefix: &[u8], name: &[u8]) {
+    let field = &mut header.as_old_mut().name;
+    let whole = prefix.iter().chain(name);
+    field
+        .iter_mut()
+        .zip(whole)
+        .for_each(|(to, from)| *to = *from);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_counts_its_own_digits() {
+        let record = |value: usize| {
+            let mut records = Records::default();
+            records.push(b"path", &vec![b'x'; value]);
+            records.0
+        };
+        for len in [0, 1, 2, 88, 89, 90, 91, 92, 988, 989, 990, 991, 992, 5000] {
+            let record = record(len);
+            let digits = record.split(|byte| *byte == b' ').next().unwrap();
+            let told: usize = std::str::from_utf8(digits).unwrap().parse().unwrap();
+            assert_eq!(told, record.len(), "{len}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Blocks of an archive.
+
+use std::io::{self, Write};
+
+use tar::Header;
+
+/// Everything in an archive is padded to that.
+pub(super) const BLOCK_BYTES: usize = 512;
+
+/// GNU tar and pax pad the whole to that ("blocking factor" 20).
+const RECORD_BYTES: u64 = 20 * 512;
+
+static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Writes an archive.
+#[derive(Debug)]
+pub(super) struct Writer<W> {
+    out: W,
+    written: u64,
+}
+
+impl<W: Write> Writer<W> {
+    pub(super) fn new(out: W) -> Self {
+        Self { out, written: 0 }
+    }
+
+    pub(super) fn header(&mut self, header: &Header) -> io::Result<()> {
+        self.write(header.as_bytes()).map(|_| ())
+    }
+
+    /// Writes all of it. Returns how much that is.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<u64> {
+        self.out.write_all(bytes)?;
+        let len = bytes.len() as u64;
+        self.written += len;
+        Ok(len)
+    }
+
+    /// Writes zeroes for `missing` bytes, and on to the end of the block.
+    pub(super) fn pad(&mut self, missing: u64) -> io::Result<()> {
+        let end = (self.written + missing).next_multiple_of(BLOCK_BYTES as u64);
+        self.zeroes_to(end)
+    }
+
+    fn zeroes_to(&mut self, end: u64) -> io::Result<()> {
+        while self.written < end {
+            let len = usize::try_from(end - self.written).unwrap_or(usize::MAX);
+            self.write(&ZEROES[..len.min(ZEROES.len())])?;
+        }
+        Ok(())
+    }
+
+    /// Ends the archive: two blocks of zeroes, and on to the end of the record.
+    pub(super) fn finish(mut self) -> io::Result<W> {
+        let end = (self.written + 2 * BLOCK_BYTES as u64).next_multiple_of(RECORD_BYTES);
+        self.zeroes_to(end)?;
+        Ok(self.out)
+    }
+}

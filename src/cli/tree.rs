@@ -1,0 +1,174 @@
+//! `diskfs tree`.
+
+use std::io::Write;
+
+use clap::Args;
+
+use diskfs::Result;
+use diskfs::vfs::{FileType, Follow};
+
+use super::operand::Operand;
+use super::options::SourceArgs;
+use super::session::{Located, Output, Session, stdout};
+use super::show::json::{self, List, put_name};
+use super::show::name::{NameStyle, join};
+use super::sorted_walk::{Entry, SortedWalk};
+
+/// Show directories as a tree
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  diskfs tree -L 2 disk.qcow2
+  diskfs tree -d disk.qcow2:/usr/lib")]
+pub(super) struct Tree {
+    /// Directories to show; an image alone is its root
+    #[arg(required = true, value_name = "IMG[:/PATH]")]
+    paths: Vec<Operand>,
+
+    /// At most so many levels
+    #[arg(short = 'L', long = "level", value_name = "DEPTH", value_parser = clap::value_parser!(u64).range(1..))]
+    level: Option<u64>,
+
+    /// Also names that begin with a dot
+    #[arg(short, long)]
+    all: bool,
+
+    /// Directories only
+    #[arg(short, long)]
+    directories: bool,
+
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+/// Drawn with the box characters of tree(1).
+const BRANCH: &str = "\u{251c}\u{2500}\u{2500} ";
+const LAST_BRANCH: &str = "\u{2514}\u{2500}\u{2500} ";
+const TRUNK: &str = "\u{2502}\u{a0}\u{a0} ";
+const NO_TRUNK: &str = "    ";
+
+#[derive(Debug, Default)]
+struct Count {
+    directories: u64,
+    files: u64,
+}
+
+pub(super) fn run(args: &Tree, session: &mut Session) -> Result<()> {
+    let mut out = stdout()?;
+    let places = session.places(&args.paths, &args.source);
+    if session.output() == Output::Json {
+        let mut list = List::begin(&mut out, session.command(), "entries")?;
+        for place in &places {
+            visit(args, session, place, |entry, target| {
+                let mut object = json::metadata(&join(&place.path, &entry.path), &entry.metadata);
+                object.insert("depth".to_owned(), entry.depth.into());
+                target
+                    .into_iter()
+                    .for_each(|target| put_name(&mut object, "target", target));
+                Ok(list.push(&object.into())?)
+            })?;
+        }
+        list.end()?;
+        return Ok(out.flush()?);
+    }
+    let style = session.name_style(NameStyle::Escaped);
+    let mut count = Count::default();
+    for place in &places {
+        let mut trunks: Vec<&str> = Vec::new();
+        visit(args, session, place, |entry, target| {
+            count.add(entry);
+            draw(&mut out, style, place, (entry, target), &mut trunks)
+        })?;
+    }
+    if !places.is_empty() {
+        count.print(args, &mut out)?;
+    }
+    Ok(out.flush()?)
+}
+
+/// Calls `show` for all that is wanted, in order; the entry's `last` is as it is to be drawn.
+fn visit(
+    args: &Tree,
+    session: &mut Session,
+    place: &Located,
+    mut show: impl FnMut(&Entry, Option<&[u8]>) -> Result<()>,
+) -> Result<()> {
+    let filesystem = &place.filesystem;
+    let start = match filesystem.resolve(&place.path, Follow::All) {
+        Ok(start) => start,
+        Err(error) => return Ok(session.report(&error)),
+    };
+    let mut walk = SortedWalk::new(filesystem.as_fs(), start);
+    walk.keep(|name| args.all || !name.starts_with(b"."), args.directories);
+    while let Some(entry) = walk.next() {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                session.report(&filesystem.in_image(error));
+                continue;
+            }
+        };
+        if args.level.is_some_and(|level| entry.depth as u64 >= level) {
+            walk.skip_dir();
+        }
+        let target = match entry.metadata.file_type {
+            FileType::Symlink => filesystem.as_fs().read_link(entry.metadata.inode).ok(),
+            _ => None,
+        };
+        show(&entry, target.as_deref())?;
+    }
+    Ok(())
+}
+
+fn draw(
+    out: &mut dyn Write,
+    style: NameStyle,
+    place: &Located,
+    (entry, target): (&Entry, Option<&[u8]>),
+    trunks: &mut Vec<&str>,
+) -> Result<()> {
+    if entry.depth == 0 {
+        out.write_all(&style.show(&place.typed))?;
+    } else {
+        trunks.truncate(entry.depth - 1);
+        trunks
+            .iter()
+            .try_for_each(|trunk| out.write_all(trunk.as_bytes()))?;
+        let branch = if entry.last { LAST_BRANCH } else { BRANCH };
+        out.write_all(branch.as_bytes())?;
+        out.write_all(&style.show(entry.name()))?;
+        trunks.push(if entry.last { NO_TRUNK } else { TRUNK });
+    }
+    if let Some(target) = target {
+        out.write_all(b" -> ")?;
+        out.write_all(&style.show(target))?;
+    }
+    Ok(out.write_all(b"\n")?)
+}
+
+impl Count {
+    fn add(&mut self, entry: &Entry) {
+        match entry.metadata.is_dir() {
+            true if entry.depth == 0 => {}
+            true => self.directories += 1,
+            false => self.files += 1,
+        }
+    }
+
+    fn print(&self, args: &Tree, out: &mut dyn Write) -> Result<()> {
+        let number = |count: u64, one: &str, many: &str| match count {
+            1 => format!("1 {one}"),
+            count => format!("{count} {many}"),
+        };
+        let directories = number(self.directories, "directory", "directories");
+        if args.directories {
+            writeln!(out, "\n{directories}")?;
+        } else {
+            writeln!(
+                out,
+                "\n{directories}, {}",
+                number(self.files, "file", "files")
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! A regular file of an image, as `std::io` has it.
+
+use std::io::{self, Read, Seek, SeekFrom};
+
+use diskfs_vfs::{self as vfs, ErrorKind, FileType, InodeNumber};
+
+use crate::{Error, Filesystem};
+
+/// How far ahead of a reader that goes on in order the filesystem is told what comes.
+const READ_AHEAD_BYTES: u64 = 4 << 20;
+
+/// A regular file of an image: [`Read`] and [`Seek`], and positional reads from many threads.
+///
+/// It has no buffer of its own: give `read` a large one, or wrap it in a [`std::io::BufReader`].
+#[derive(Debug, Clone)]
+pub struct File {
+    filesystem: Filesystem,
+    inode: InodeNumber,
+    size_bytes: u64,
+    position: u64,
+    /// Up to where the filesystem has been told what comes.
+    announced: u64,
+}
+
+impl File {
+    pub(crate) fn new(filesystem: Filesystem, inode: InodeNumber) -> vfs::Result<Self> {
+        let metadata = filesystem.as_fs().metadata(inode)?;
+        match metadata.file_type {
+            FileType::Regular => {}
+            FileType::Directory => return Err(ErrorKind::IsADirectory.into()),
+            _ => return Err(vfs::Error::new(ErrorKind::Invalid, "not a regular file")),
+        }
+        Ok(Self {
+            filesystem,
+            inode,
+            size_bytes: metadata.size_bytes,
+            position: 0,
+            announced: 0,
+        })
+    }
+
+    /// Its size in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Reads into `buf` from byte `offset` on, without moving. Returns how much was read: less than
+    /// `buf` holds only at the end of the file.
+    ///
+    /// # Errors
+    /// `Io`, `Corrupt`; `Unsupported` for encrypted contents.
+    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> crate::Result<usize> {
+        let fs = self.filesystem.as_fs();
+        fs.read_at(self.inode, offset, buf)
+            .map_err(|e| self.filesystem.in_image(e.in_inode(self.inode)))
+    }
+
+    /// Announces the next stretch when half of the last one is used up.
+    fn read_ahead(&mut self, len: usize) {
+        let end = self.position.saturating_add(len as u64);
+        let told = self.announced.saturating_sub(end);
+        if end >= self.size_bytes || told > READ_AHEAD_BYTES / 2 {
+            return;
+        }
+        let from = self.announced.max(end);
+        let to = end.saturating_add(READ_AHEAD_BYTES).min(self.size_bytes);
+        if from < to {
+            self.filesystem
+                .as_fs()
+                .will_need(self.inode, from, to - from);
+            self.announced = to;
+        }
+    }
+}
+
+impl Read for File {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.read_ahead(buf.len());
+        let read = self.read_at(self.position, buf)?;
+        self.position = self.position.saturating_add(read as u64);
+        Ok(read)
+    }
+}
+
+impl Seek for File {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let position = match to {
+            SeekFrom::Start(offset) => Some(offset),
+            SeekFrom::End(delta) => self.size_bytes.checked_add_signed(delta),
+            SeekFrom::Current(delta) => self.position.checked_add_signed(delta),
+        };
+        let before_start = || Error::new(crate::ErrorKind::Invalid, "seek before the first byte");
+        self.position = position.ok_or_else(before_start)?;
+        self.announced = self.position;
+        Ok(self.position)
+    }
+}

@@ -1,0 +1,212 @@
+//! Which volume is meant: by name, or by what there is.
+
+use diskfs_vfs::{FileType, Follow, FsRead, resolve};
+
+use super::content::ContentClass;
+use super::{Disk, Volume};
+use crate::{Error, ErrorKind, Filesystem, Result};
+
+/// The ways in which a volume can be called something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Key {
+    Any,
+    Uuid,
+    Label,
+    PartUuid,
+    PartLabel,
+}
+
+pub(super) fn by_name(disk: &Disk, name: &str) -> Result<Volume> {
+    if let Some(offset) = name
+        .strip_prefix('@')
+        .and_then(|digits| digits.parse().ok())
+    {
+        return disk.volume_at(offset);
+    }
+    let volumes = disk.volumes()?;
+    if let Some(volume) = volumes.iter().find(|volume| volume.name() == name) {
+        return Ok(volume.clone());
+    }
+    if name == "disk" {
+        return Ok(Volume::whole(disk.path(), disk.device()));
+    }
+    let (key, value) = parse(name);
+    let mut found = Vec::new();
+    for volume in volumes {
+        if is_called(volume, key, value)? {
+            found.push(volume);
+        }
+    }
+    match found.as_slice() {
+        [] => Err(not_found(disk, volumes, name)),
+        [one] => Ok((*one).clone()),
+        several => {
+            let reason = format!("several volumes are called `{name}`: {}", list(several)?);
+            Err(Error::new(ErrorKind::Ambiguous, reason).with_hint("name one by its first word"))
+        }
+    }
+}
+
+fn parse(name: &str) -> (Key, &str) {
+    match name.split_once('=') {
+        Some(("UUID", value)) => (Key::Uuid, value),
+        Some(("LABEL", value)) => (Key::Label, value),
+        Some(("PARTUUID", value)) => (Key::PartUuid, value),
+        Some(("PARTLABEL", value)) => (Key::PartLabel, value),
+        _ => (Key::Any, name),
+    }
+}
+
+fn is_called(volume: &Volume, key: Key, value: &str) -> Result<bool> {
+    let wants = |this| key == Key::Any || key == this;
+    if let Some(entry) = volume.entry() {
+        let uuid = entry
+            .uuid()
+            .is_some_and(|uuid| uuid.eq_ignore_ascii_case(value));
+        if wants(Key::PartUuid) && uuid || wants(Key::PartLabel) && entry.name() == Some(value) {
+            return Ok(true);
+        }
+        if entry.problem.is_some() {
+            return Ok(false); // What it holds can't be told, and is no reason to fail the others.
+        }
+    }
+    if !wants(Key::Uuid) && !wants(Key::Label) {
+        return Ok(false);
+    }
+    Ok(volume.content()?.is_some_and(|content| {
+        let uuid = content
+            .uuid
+            .as_deref()
+            .is_some_and(|uuid| uuid.eq_ignore_ascii_case(value));
+        wants(Key::Uuid) && uuid
+            || wants(Key::Label) && !value.is_empty() && content.label == value.as_bytes()
+    }))
+}
+
+fn not_found(disk: &Disk, volumes: &[Volume], name: &str) -> Error {
+    let names: Vec<&str> = volumes.iter().map(Volume::name).collect();
+    let reason = format!(
+        "there is no volume `{}`; there is: {}",
+        name.escape_debug(),
+        names.join(", ")
+    );
+    Error::new(ErrorKind::NotFound, reason).in_file(disk.path())
+}
+
+pub(super) fn filesystem(disk: &Disk) -> Result<Filesystem> {
+    let volumes = disk.volumes()?;
+    let mut candidates = Vec::new();
+    for volume in volumes {
+        if is_candidate(volume)? {
+            candidates.push(volume);
+        }
+    }
+    match candidates.as_slice() {
+        [] => only_boot_or_nothing(disk, volumes),
+        [one] => one.filesystem(),
+        several => with_system(disk, several),
+    }
+}
+
+/// Whether a volume could be what the user means: a filesystem that is not an EFI system
+/// partition, or a container that a system may be in.
+fn is_candidate(volume: &Volume) -> Result<bool> {
+    if volume.entry().is_some_and(|entry| entry.problem.is_some()) {
+        return Ok(false);
+    }
+    let boot = volume
+        .entry()
+        .is_some_and(|entry| entry.type_name().contains("EFI"));
+    Ok(volume
+        .content()?
+        .is_some_and(|content| !boot && content.class != ContentClass::Swap))
+}
+
+/// The one of several that holds an operating system.
+fn with_system(disk: &Disk, candidates: &[&Volume]) -> Result<Filesystem> {
+    let mut systems = Vec::new();
+    for volume in candidates {
+        if volume.content()?.is_some_and(super::Content::is_readable) {
+            let filesystem = volume.filesystem()?;
+            if holds_system(filesystem.as_fs()) {
+                systems.push((*volume, filesystem));
+            }
+        }
+    }
+    let among = match systems.len() {
+        1 => return Ok(systems.remove(0).1),
+        0 => candidates.to_vec(),
+        _ => systems.iter().map(|(volume, _)| *volume).collect(),
+    };
+    let reason = format!("several filesystems could be meant: {}", list(&among)?);
+    let hint = format!("name one, as in --volume {}", among[0].name());
+    Err(Error::new(ErrorKind::Ambiguous, reason)
+        .in_file(disk.path())
+        .with_hint(hint))
+}
+
+/// With nothing else on the disk, an EFI system partition or the like is what is meant.
+fn only_boot_or_nothing(disk: &Disk, volumes: &[Volume]) -> Result<Filesystem> {
+    let mut known = Vec::new();
+    for volume in volumes {
+        let sound = volume.entry().is_none_or(|entry| entry.problem.is_none());
+        if sound && volume.content()?.is_some() {
+            known.push(volume);
+        }
+    }
+    match known.as_slice() {
+        [one] => one.filesystem(),
+        [] => {
+            let broken = volumes
+                .iter()
+                .find(|v| v.entry().is_some_and(|e| e.problem.is_some()));
+            if let Some(volume) = broken {
+                return volume.filesystem(); // Its error says what is wrong.
+            }
+            let reason = "holds no filesystem that is known";
+            let hint = "see what there is with `diskfs info`; name a place with --offset";
+            Err(Error::new(ErrorKind::NotFound, reason)
+                .in_file(disk.path())
+                .with_hint(hint))
+        }
+        several => {
+            let reason = format!("several volumes could be meant: {}", list(several)?);
+            let hint = format!("name one, as in --volume {}", several[0].name());
+            Err(Error::new(ErrorKind::Ambiguous, reason)
+                .in_file(disk.path())
+                .with_hint(hint))
+        }
+    }
+}
+
+/// Whether a filesystem is the root of an operating system. Damage shows when its files are read;
+/// here it only means that nothing was found.
+fn holds_system(fs: &dyn FsRead) -> bool {
+    let is = |path: &str, wanted: FileType| {
+        let found = resolve(fs, path, Follow::All).and_then(|inode| fs.metadata(inode));
+        found.is_ok_and(|metadata| metadata.file_type == wanted)
+    };
+    // os-release(5) names both places. A system from before 2012 has neither.
+    is("/etc/os-release", FileType::Regular)
+        || is("/usr/lib/os-release", FileType::Regular)
+        || is("/etc", FileType::Directory)
+            && (is("/bin", FileType::Directory) || is("/usr/bin", FileType::Directory))
+}
+
+/// `p1 (ext4, 512 MiB, label "boot"), p2 (xfs, 9 GiB, not supported)`.
+fn list(volumes: &[&Volume]) -> Result<String> {
+    let mut parts = Vec::new();
+    for volume in volumes {
+        let mut facts = Vec::new();
+        if let Some(content) = volume.content()? {
+            facts.push(content.kind.to_owned());
+            facts.push(format!("{} MiB", volume.size_bytes() >> 20));
+            facts.extend(content.label().map(|label| format!("label {label:?}")));
+            if !content.is_readable() {
+                facts.push("not supported".to_owned());
+            }
+        }
+        parts.push(format!("{} ({})", volume.name(), facts.join(", ")));
+    }
+    Ok(parts.join(", "))
+}

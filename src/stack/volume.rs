@@ -1,0 +1,136 @@
+//! One volume of a disk.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use diskfs_block::{BlockRead, Slice};
+use diskfs_volume::Partition;
+
+use super::content::{Content, ContentClass};
+use super::driver;
+use crate::{Error, ErrorKind, Filesystem, Result};
+
+/// A part of a disk that may hold a filesystem: a partition, or the whole disk.
+#[derive(Debug, Clone)]
+pub struct Volume {
+    name: String,
+    image_path: PathBuf,
+    disk: Arc<dyn BlockRead>,
+    start_bytes: u64,
+    size_bytes: u64,
+    partition: Option<Partition>,
+    content: OnceLock<Option<Content>>,
+}
+
+impl Volume {
+    pub(super) fn whole(image_path: &Path, disk: Arc<dyn BlockRead>) -> Self {
+        Self {
+            name: "disk".to_owned(),
+            ..Self::at(image_path, disk, 0)
+        }
+    }
+
+    pub(super) fn at(image_path: &Path, disk: Arc<dyn BlockRead>, start_bytes: u64) -> Self {
+        Self {
+            name: format!("@{start_bytes}"),
+            image_path: image_path.to_owned(),
+            start_bytes,
+            size_bytes: disk.size_bytes().saturating_sub(start_bytes),
+            disk,
+            partition: None,
+            content: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn partition(image: &Path, disk: Arc<dyn BlockRead>, partition: &Partition) -> Self {
+        Self {
+            name: format!("p{}", partition.number),
+            image_path: image.to_owned(),
+            disk,
+            start_bytes: partition.start_bytes,
+            size_bytes: partition.len_bytes,
+            partition: Some(partition.clone()),
+            content: OnceLock::new(),
+        }
+    }
+
+    /// The name to choose it by: `p1`, `disk`, `@1048576`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it begins on the disk.
+    pub fn start_bytes(&self) -> u64 {
+        self.start_bytes
+    }
+
+    /// Its size.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// The entry of the partition table, when it is a partition.
+    pub fn entry(&self) -> Option<&Partition> {
+        self.partition.as_ref()
+    }
+
+    /// The volume as a device.
+    ///
+    /// # Errors
+    /// `Corrupt` for a partition that reaches past the end of the disk or overlaps another.
+    pub fn device(&self) -> Result<Arc<dyn BlockRead>> {
+        let disk = Arc::clone(&self.disk);
+        let slice = match &self.partition {
+            Some(partition) => partition.open(disk),
+            None if self.start_bytes == 0 => return Ok(disk),
+            None => Slice::new(disk, self.start_bytes, self.size_bytes),
+        };
+        Ok(Arc::new(slice.map_err(|e| self.in_image(e))?))
+    }
+
+    /// What it holds, told from magic numbers; `None` for nothing that is known.
+    ///
+    /// # Errors
+    /// As [`device`](Self::device) and reading it.
+    pub fn content(&self) -> Result<Option<&Content>> {
+        if self.content.get().is_none() {
+            let found = Content::probe(&*self.device()?).map_err(|e| self.in_image(e))?;
+            let _ = self.content.set(found); // Another thread has read the same bytes.
+        }
+        Ok(self.content.get().and_then(Option::as_ref))
+    }
+
+    /// Opens its filesystem.
+    ///
+    /// # Errors
+    /// `Unsupported`, with its name, for one that has no driver, and when there is none;
+    /// `Corrupt`, `Io`.
+    pub fn filesystem(&self) -> Result<Filesystem> {
+        let Some(content) = self.content()? else {
+            let reason = format!("volume {} holds no filesystem that is known", self.name);
+            return Err(self.in_image(Error::new(ErrorKind::Unsupported, reason)));
+        };
+        match driver::open(content, self.device()?) {
+            Some(opened) => {
+                let fs = opened.map_err(|e| self.in_image(e))?;
+                Ok(Filesystem::new(fs, &self.image_path, &self.name))
+            }
+            None => Err(self.unsupported(content)),
+        }
+    }
+
+    fn unsupported(&self, content: &Content) -> Error {
+        let (name, kind) = (&self.name, content.kind);
+        let reason = match content.class {
+            ContentClass::Filesystem => {
+                format!("volume {name} holds {kind}, which is not read yet")
+            }
+            class => format!("volume {name} holds {kind} ({class}), no filesystem that is read"),
+        };
+        self.in_image(Error::new(ErrorKind::Unsupported, reason))
+    }
+
+    fn in_image(&self, error: impl Into<Error>) -> Error {
+        error.into().in_file(&self.image_path)
+    }
+}
