@@ -1,0 +1,245 @@
+//! Who may use whom: the tables below, held against `cargo metadata` and the sources.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Each member, and the members that it may use besides itself. What isn't listed is forbidden.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("diskfs-block", &[]),
+    ("diskfs-vfs", &[]),
+    ("diskfs-image", &["diskfs-block"]),
+    ("diskfs-volume", &["diskfs-block"]),
+    ("diskfs-ext4", &["diskfs-vfs", "diskfs-block"]),
+    (
+        "diskfs",
+        &[
+            "diskfs-block",
+            "diskfs-vfs",
+            "diskfs-image",
+            "diskfs-volume",
+            "diskfs-ext4",
+        ],
+    ),
+    // They serve tests and measurements only, and nothing depends on them.
+    ("diskfs-fixtures", &["diskfs-vfs", "diskfs-block"]),
+    (
+        "diskfs-benches",
+        &[
+            "diskfs",
+            "diskfs-block",
+            "diskfs-vfs",
+            "diskfs-image",
+            "diskfs-volume",
+            "diskfs-ext4",
+            "diskfs-fixtures",
+        ],
+    ),
+];
+
+/// Parts of the root package, and which crates and modules their sources may name.
+const SOURCES_MAY_USE: &[(&str, &[&str])] = &[
+    // Exports know their trait and nothing of what is behind it.
+    ("src/export/fuse", &["diskfs_vfs"]),
+];
+
+/// What a part of the root package could name: the other members and the root's own modules.
+const NAMES: &[&str] = &[
+    "diskfs_block",
+    "diskfs_vfs",
+    "diskfs_image",
+    "diskfs_volume",
+    "diskfs_ext4",
+    "diskfs_fixtures",
+    "crate::stack",
+    "crate::cli",
+    "crate::filesystem",
+    "crate::file",
+    "crate::Disk",
+    "crate::Volume",
+    "crate::Filesystem",
+    "crate::File",
+    "crate::image",
+    "crate::volume",
+    "crate::block",
+];
+
+/// Dependencies of the members among themselves: which, and whether for tests only.
+type Uses = BTreeMap<String, Vec<(String, bool)>>;
+
+fn metadata() -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo runs");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
+}
+
+fn uses(metadata: &Value) -> Uses {
+    let packages = metadata["packages"].as_array().expect("packages");
+    let name = |value: &Value| value["name"].as_str().expect("a name").to_owned();
+    let members: Vec<_> = packages.iter().map(name).collect();
+    let dependencies = |package: &Value| {
+        let all = package["dependencies"].as_array().expect("dependencies");
+        all.iter()
+            .filter(|dependency| members.contains(&name(dependency)))
+            .map(|dependency| (name(dependency), dependency["kind"] == "dev"))
+            .collect()
+    };
+    packages
+        .iter()
+        .map(|package| (name(package), dependencies(package)))
+        .collect()
+}
+
+/// What breaks the table, a line for each.
+fn violations(uses: &Uses, may_use: &[(&str, &[&str])]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (member, used) in uses {
+        let Some((_, allowed)) = may_use.iter().find(|(name, _)| name == member) else {
+            lines.push(format!("{member} is not in the table"));
+            continue;
+        };
+        for (other, for_tests) in used {
+            // Tests may use the fixtures, and whatever they compare with.
+            if !for_tests && other != member && !allowed.contains(&other.as_str()) {
+                lines.push(format!("{member} uses {other}"));
+            }
+        }
+    }
+    for (name, _) in may_use {
+        if !uses.contains_key(*name) {
+            lines.push(format!("{name} is in the table but no member"));
+        }
+    }
+    lines
+}
+
+/// The Rust files that a part of the root package consists of: `src/x.rs` and all below `src/x/`.
+fn sources(part: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let file = part.with_extension("rs");
+    if file.is_file() {
+        files.push(file);
+    }
+    if part.is_dir() {
+        for entry in fs::read_dir(part).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                files.extend(sources(&path));
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files
+}
+
+/// The names that `text` uses and may not, outside of its comments.
+fn forbidden_names<'a>(text: &str, allowed: &[&str], names: &[&'a str]) -> Vec<&'a str> {
+    let code: Vec<_> = text
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default())
+        .collect();
+    let names = names.iter().copied().filter(|name| !allowed.contains(name));
+    names
+        .filter(|name| code.iter().any(|line| mentions(line, name)))
+        .collect()
+}
+
+/// Whether `name` stands in the line as a whole path, not as the start of a longer word.
+fn mentions(line: &str, name: &str) -> bool {
+    line.match_indices(name).any(|(at, _)| {
+        let after = line[at + name.len()..].chars().next();
+        !after.is_some_and(|c| c.is_alphanumeric() || c == '_')
+    })
+}
+
+#[test]
+fn members_use_only_what_the_table_allows() {
+    let broken = violations(&uses(&metadata()), MAY_USE);
+    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+}
+
+#[test]
+fn parts_of_the_root_use_only_what_the_table_allows() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (part, allowed) in SOURCES_MAY_USE {
+        let files = sources(&root.join(part));
+        assert!(!files.is_empty(), "{part} has no sources");
+        for file in files {
+            let text = fs::read_to_string(&file).expect("a source");
+            let found = forbidden_names(&text, allowed, NAMES);
+            assert!(found.is_empty(), "{} uses {found:?}", file.display());
+        }
+    }
+}
+
+#[test]
+fn the_drivers_are_known_to_the_stack_alone() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let stack = root.join("stack");
+    let drivers = ["diskfs_ext4"];
+    for file in sources(&root) {
+        if file == stack.with_extension("rs") || file.starts_with(&stack) {
+            continue;
+        }
+        let text = fs::read_to_string(&file).expect("a source");
+        let found = forbidden_names(&text, &[], &drivers);
+        assert!(found.is_empty(), "{} uses {found:?}", file.display());
+    }
+}
+
+#[test]
+fn the_check_tells_what_breaks_the_table() {
+    let table: &[(&str, &[&str])] = &[
+        ("ext4", &["vfs"]),
+        ("fat", &["vfs"]),
+        ("vfs", &[]),
+        ("gone", &[]),
+    ];
+    let uses: Uses = [
+        (
+            "ext4",
+            vec![("vfs", false), ("fat", false), ("fixtures", true)],
+        ),
+        ("fat", vec![("ext4", true)]),
+        ("vfs", vec![("ext4", false)]),
+        ("new", vec![]),
+    ]
+    .into_iter()
+    .map(|(name, used)| {
+        let used = used.into_iter().map(|(name, dev)| (name.to_owned(), dev));
+        (name.to_owned(), used.collect())
+    })
+    .collect();
+    assert_eq!(
+        violations(&uses, table),
+        [
+            "ext4 uses fat",
+            "new is not in the table",
+            "vfs uses ext4",
+            "gone is in the table but no member"
+        ]
+    );
+}
+
+#[test]
+fn the_check_reads_names_and_not_comments() {
+    let text =
+        "use diskfs_vfs::FsRead; // not diskfs_image\nuse crate::files;\nuse diskfs_block::Slice;";
+    assert_eq!(
+        forbidden_names(text, &["diskfs_vfs"], NAMES),
+        ["diskfs_block"]
+    );
+    assert!(forbidden_names("crate::file::open()", &[], NAMES).contains(&"crate::file"));
+}

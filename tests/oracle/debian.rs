@@ -1,0 +1,226 @@
+//! A whole Debian system, by debootstrap, in raw, in qcow2, compressed, and as an overlay: beside
+//! the kernel's mount of it.
+//!
+//! The system is built once, into `$DISKFS_CACHE` or `target/diskfs-cache`, from wherever this
+//! machine's apt gets its packages.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result, ensure};
+use diskfs_fixtures::{Mount, Tree, require, require_root, run};
+use rustix::fs::{FlockOperation, flock};
+
+use super::{assert_same, filesystem};
+
+/// Of the disk, which is sparse.
+const DISK_BYTES: u64 = 2 << 30;
+
+/// Where its only partition begins: sector 2048.
+const ROOT_OFFSET_BYTES: u64 = 1 << 20;
+
+/// Besides what is essential: what makes it the size of a cloud image.
+const PACKAGES: &str = "ca-certificates,git,locales,man-db,openssh-server,perl,python3,\
+    systemd-sysv,vim,zstd";
+
+/// The least number of files that make it worth its name.
+const FILES_MIN: usize = 15_000;
+
+/// Changes when the recipe does, so that what an older one built isn't taken for it.
+const RECIPE: &str = "debian-1";
+
+/// The images and what the kernel shows of them.
+struct Debian {
+    directory: PathBuf,
+    tree: Tree,
+}
+
+/// `None` (and said so) where it can't be built.
+fn debian() -> Option<&'static Debian> {
+    static DEBIAN: OnceLock<Debian> = OnceLock::new();
+    require_root()?;
+    require("debootstrap")?;
+    require("qemu-img")?;
+    require("sgdisk")?;
+    Some(DEBIAN.get_or_init(|| open().unwrap_or_else(|error| panic!("{error:#}"))))
+}
+
+fn cache() -> PathBuf {
+    match std::env::var_os("DISKFS_CACHE") {
+        Some(path) => path.into(),
+        None => Path::new(env!("CARGO_TARGET_TMPDIR")).join("../diskfs-cache"),
+    }
+}
+
+/// The images out of the cache; built when they aren't there.
+fn open() -> Result<Debian> {
+    fs::create_dir_all(cache())?;
+    let directory = cache().canonicalize()?.join(RECIPE);
+    let lock = File::create(directory.with_extension("lock"))?;
+    flock(&lock, FlockOperation::LockExclusive)?;
+    if !directory.exists() {
+        let unfinished = directory.with_extension("unfinished");
+        if unfinished.exists() {
+            fs::remove_dir_all(&unfinished)?;
+        }
+        fs::create_dir(&unfinished)?;
+        build(&unfinished)?;
+        fs::rename(&unfinished, &directory)?;
+    }
+    let tree: Tree = serde_json::from_slice(&fs::read(directory.join("tree.json"))?)?;
+    ensure!(
+        tree.entries.len() >= FILES_MIN,
+        "{} files",
+        tree.entries.len()
+    );
+    Ok(Debian { directory, tree })
+}
+
+fn build(directory: &Path) -> Result<()> {
+    let disk = directory.join("debian.raw");
+    File::create(&disk)?.set_len(DISK_BYTES)?;
+    run(
+        "sgdisk",
+        ["-n".as_ref(), "1:2048:0".as_ref(), disk.as_os_str()],
+    )?;
+    make_filesystem(&disk)?;
+    {
+        let mount = mount(&disk, "")?;
+        debootstrap(mount.path())?;
+        mount.unmount()?;
+    }
+    // As it is now, it is what the overlay lies on; then it changes.
+    let backing = directory.join("backing.raw");
+    run(
+        "cp",
+        [
+            "--sparse=always".as_ref(),
+            disk.as_os_str(),
+            backing.as_os_str(),
+        ],
+    )?;
+    let mount = mount(&disk, "")?;
+    change(mount.path())?;
+    mount.unmount()?;
+    let tree = Tree::of_directory(self::mount(&disk, "ro")?.path())?;
+    fs::write(directory.join("tree.json"), serde_json::to_vec(&tree)?)?;
+    convert(directory, "", "plain.qcow2")?;
+    convert(directory, "-c -o compression_type=zstd", "zstd.qcow2")?;
+    convert(directory, "-F raw -B backing.raw", "overlay.qcow2")
+}
+
+fn make_filesystem(disk: &Path) -> Result<()> {
+    // The GPT's backup takes the last 33 sectors; whole blocks before that.
+    let blocks = (DISK_BYTES - ROOT_OFFSET_BYTES) / 4096 - 5;
+    let offset = format!("offset={ROOT_OFFSET_BYTES}");
+    let options = [
+        "-q", "-F", "-t", "ext4", "-b", "4096", "-L", "root", "-E", &offset,
+    ];
+    let blocks = blocks.to_string();
+    let arguments = options
+        .iter()
+        .map(Path::new)
+        .chain([disk, Path::new(&blocks)]);
+    run("mke2fs", arguments)?;
+    Ok(())
+}
+
+fn mount(disk: &Path, options: &str) -> Result<Mount> {
+    Mount::of_image(
+        disk,
+        &format!("offset={ROOT_OFFSET_BYTES},noatime,{options}"),
+    )
+}
+
+fn debootstrap(root: &Path) -> Result<()> {
+    let release = fs::read_to_string("/etc/os-release")?;
+    let codename = release
+        .lines()
+        .find_map(|line| line.strip_prefix("VERSION_CODENAME="))
+        .context("/etc/os-release has no VERSION_CODENAME")?;
+    // Without network by any other way than apt's own.
+    let format = [
+        "indextargets",
+        "--format",
+        "$(REPO_URI)",
+        "Created-By: Packages",
+    ];
+    let codename_is = format!("Codename: {codename}");
+    let arguments = format
+        .into_iter()
+        .chain([codename_is.as_str(), "Component: main"]);
+    let mirrors = run("apt-get", arguments)?;
+    let mirror = mirrors
+        .lines()
+        .next()
+        .context("apt knows no mirror: run apt-get update")?;
+    let include = format!("--include={PACKAGES}");
+    let arguments = ["--variant=minbase", &include, codename].map(Path::new);
+    run(
+        "debootstrap",
+        arguments.into_iter().chain([root, Path::new(mirror)]),
+    )?;
+    Ok(())
+}
+
+/// Some of what a system that runs does: files go, come, grow and move.
+fn change(root: &Path) -> Result<()> {
+    fs::remove_dir_all(root.join("usr/share/doc"))?;
+    fs::write(root.join("etc/hostname"), "changed\n")?;
+    fs::rename(root.join("var/log"), root.join("var/log.moved"))?;
+    let growing = root.join("usr/bin/git");
+    let mut bytes = fs::read(&growing)?;
+    bytes.extend(diskfs_fixtures::pattern("grown", 100_000));
+    fs::write(&growing, bytes)?;
+    for n in 0..200 {
+        fs::write(
+            root.join(format!("srv/new-{n}")),
+            diskfs_fixtures::pattern("new", n * 100),
+        )?;
+    }
+    Ok(())
+}
+
+/// Makes `name` of the disk. Backing files are named as seen from the directory.
+fn convert(directory: &Path, options: &str, name: &str) -> Result<()> {
+    let words = "convert -f raw -O qcow2"
+        .split(' ')
+        .chain(options.split_ascii_whitespace());
+    let image = directory.join(name);
+    let backing = directory.join("backing.raw");
+    let words = words.map(|word| match word {
+        "backing.raw" => backing.as_path(),
+        _ => Path::new(word),
+    });
+    let disk = directory.join("debian.raw");
+    run("qemu-img", words.chain([&*disk, &*image]))?;
+    Ok(())
+}
+
+fn compare(image: &str) {
+    if let Some(debian) = debian() {
+        let filesystem = filesystem(&debian.directory.join(image));
+        assert_same(image, &debian.tree, &filesystem);
+    }
+}
+
+#[test]
+fn debian_in_raw() {
+    compare("debian.raw");
+}
+
+#[test]
+fn debian_in_qcow2() {
+    compare("plain.qcow2");
+}
+
+#[test]
+fn debian_in_compressed_qcow2() {
+    compare("zstd.qcow2");
+}
+
+#[test]
+fn debian_as_an_overlay() {
+    compare("overlay.qcow2");
+}

@@ -1,0 +1,91 @@
+//! Each filesystem among the fixtures.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use diskfs_fixtures::{Fixture, Mount, Reference, Tree, image, require_root};
+
+use super::{differences, disk, summary};
+
+/// The fixtures that hold a filesystem directly, by who shows its tree.
+fn with(reference: impl Fn(Reference) -> bool) -> impl Iterator<Item = &'static Fixture> {
+    let fixtures = diskfs_fixtures::all().iter();
+    fixtures.filter(move |fixture| reference(fixture.reference))
+}
+
+/// Runs a comparison for each fixture and panics with all that differ, not the first only.
+fn compare(
+    fixtures: impl Iterator<Item = &'static Fixture>,
+    mut differences: impl FnMut(&Fixture) -> Vec<String>,
+) {
+    let mut failed = Vec::new();
+    let mut count = 0;
+    for fixture in fixtures {
+        count += 1;
+        let found = catch_unwind(AssertUnwindSafe(|| differences(fixture)));
+        let found = found.unwrap_or_else(|_| vec!["panicked".to_owned()]);
+        if !found.is_empty() {
+            failed.push(format!("{}: {}", fixture.name, summary(&found)));
+        }
+    }
+    assert!(count > 0, "there are no fixtures");
+    assert!(
+        failed.is_empty(),
+        "{} of {count} filesystems differ:\n{}",
+        failed.len(),
+        failed.join("\n")
+    );
+}
+
+#[test]
+fn each_filesystem_is_as_recorded() {
+    compare(with(|reference| reference != Reference::None), |fixture| {
+        let image = image(&fixture.name);
+        let disk = disk(&image.path());
+        match disk.filesystem() {
+            Ok(filesystem) => {
+                let expected = diskfs_fixtures::expected_tree(&fixture.name);
+                differences(&expected, &filesystem)
+            }
+            Err(error) => vec![error.to_string()],
+        }
+    });
+}
+
+#[test]
+fn each_filesystem_is_as_the_kernel_shows_it_now() {
+    if require_root().is_none() {
+        return;
+    }
+    compare(
+        with(|reference| reference == Reference::Kernel),
+        |fixture| {
+            let copy = image(&fixture.name);
+            // Read-only, but it replays an unclean journal into the copy all the same.
+            let expected = Mount::of_image(&copy.path(), "ro")
+                .and_then(|mount| Tree::of_directory(mount.path()))
+                .unwrap_or_else(|error| panic!("{error:#}"));
+            let image = image(&fixture.name);
+            match disk(&image.path()).filesystem() {
+                Ok(filesystem) => differences(&expected, &filesystem),
+                Err(error) => vec![error.to_string()],
+            }
+        },
+    );
+}
+
+/// Reading changes nothing in the image: not even when there is a journal to be replayed.
+#[test]
+fn no_filesystem_changes_by_being_read() {
+    compare(with(|reference| reference != Reference::None), |fixture| {
+        let image = image(&fixture.name);
+        if let Ok(filesystem) = disk(&image.path()).filesystem() {
+            let _ = Tree::of_filesystem(filesystem.as_fs());
+        }
+        let bytes = std::fs::read(image.path()).expect("the image is readable");
+        if diskfs_fixtures::sha256_hex(&bytes) == fixture.sha256 {
+            Vec::new()
+        } else {
+            vec!["the image has other bytes than before".to_owned()]
+        }
+    });
+}
