@@ -5,11 +5,11 @@
 
 mod block;
 mod casefold;
+mod edited;
 mod encrypted_name;
 mod entries;
 mod entry;
 mod inline;
 mod lookup;
 
-pub(crate) use entries::entries;
-pub(crate) use lookup::lookup;
+pub(crate) use edited::{entries, lookup};

@@ -101,6 +101,8 @@ pub(crate) enum Unsupported {
     Revision(u32),
     #[error("is the external journal of an ext4 filesystem, and no filesystem")]
     JournalDevice,
+    #[error("needs recovery by an external journal, which is on another device")]
+    ExternalJournal,
     #[error("the file's contents are encrypted")]
     Encrypted,
 }

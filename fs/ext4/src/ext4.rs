@@ -14,6 +14,7 @@ use crate::error::{InInode, Unsupported};
 use crate::identity::identity;
 use crate::inode::{Inode, InodeFlags, ROOT};
 use crate::inode_table;
+use crate::recovery::{Recovered, recover};
 use crate::statistics::statistics;
 use crate::superblock::{self, Superblock};
 use crate::symlink;
@@ -64,9 +65,13 @@ impl Ext4 {
     /// the device; [`ErrorKind::Unsupported`], by name, for features that this driver lacks.
     pub fn open(device: Arc<dyn BlockRead>, options: &Options) -> Result<Self> {
         let superblock = Superblock::read(&*device)?;
-        let identity = identity(&superblock);
+        let Recovered { device, superblock, fast_commits, notes } = recover(device, superblock)?;
+        let mut identity = identity(&superblock);
+        identity.notes.extend(notes);
+        let mut volume = Volume::new(device, superblock, options.cache_bytes);
+        volume.fast_commits = fast_commits;
         Ok(Self {
-            volume: Volume::new(device, superblock, options.cache_bytes),
+            volume,
             identity,
             statistics: OnceLock::new(),
         })

@@ -16,6 +16,7 @@ use crate::block::{FileBlock, FsBlock};
 use crate::bytes::len_u64;
 use crate::error::{InInode, Result};
 use crate::inode::{Inode, InodeFlags};
+use crate::journal::{EditedStep, EditedWalk};
 use crate::volume::Volume;
 
 /// How many runs a file may have for its list to be kept: 96 KiB of memory. What has more is looked
@@ -204,14 +205,21 @@ enum Step {
 enum Walk<'a> {
     Extents(extent_tree::Walk<'a>),
     BlockMap(block_map::Walk<'a>),
+    /// A tree that fast commits changed.
+    Edited(Box<Self>, EditedWalk<'a>),
 }
 
 impl<'a> Walk<'a> {
     fn new(volume: &'a Volume, inode: &'a Inode, from: FileBlock) -> Self {
-        if inode.has(InodeFlags::EXTENTS) {
+        let tree = if inode.has(InodeFlags::EXTENTS) {
             Self::Extents(extent_tree::Walk::new(volume, inode, from))
         } else {
             Self::BlockMap(block_map::Walk::new(volume, inode, from))
+        };
+        let fast_commits = volume.fast_commits.as_ref();
+        match fast_commits.and_then(|fast_commits| fast_commits.ranges(inode.number)) {
+            Some(edits) => Self::Edited(Box::new(tree), EditedWalk::new(edits, from)),
+            None => tree,
         }
     }
 
@@ -220,8 +228,23 @@ impl<'a> Walk<'a> {
         match self {
             Self::Extents(walk) => walk.step(),
             Self::BlockMap(walk) => walk.step(),
+            Self::Edited(tree, walk) => step_edited(tree, walk),
         }
     }
+}
+
+fn step_edited(tree: &mut Walk<'_>, walk: &mut EditedWalk<'_>) -> Option<Result<Step>> {
+    match walk.step() {
+        EditedStep::Run(run) => return Some(Ok(Step::Run(run))),
+        EditedStep::Nothing => {}
+        EditedStep::End => return None,
+        EditedStep::NeedsRun => match tree.step() {
+            None => walk.supply(None),
+            Some(Ok(Step::Run(run))) => walk.supply(Some(run)),
+            Some(nothing) => return Some(nothing),
+        },
+    }
+    Some(Ok(Step::Nothing))
 }
 
 /// All runs of an inode, neighbours joined; `None` when they are too many for a list.

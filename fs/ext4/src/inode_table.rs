@@ -41,9 +41,26 @@ pub(crate) fn read(volume: &Volume, number: u32) -> Result<Option<Inode>> {
     let (bytes, offset) = piece_with(volume, place)?;
     let size = usize::from(volume.superblock.inode_size);
     match part(&bytes, offset, size) {
-        Some(inode) => Inode::parse(&volume.superblock, number, inode),
+        Some(inode) => parse(volume, number, inode),
         None => Err(malformed(Structure::Inode(number), "it is cut short")),
     }
+}
+
+/// The inode that a table's bytes hold, or a fast commit's in their place.
+fn parse(volume: &Volume, number: u32, table: &[u8]) -> Result<Option<Inode>> {
+    let Some(fast_commits) = &volume.fast_commits else {
+        return Inode::parse(&volume.superblock, number, table);
+    };
+    let inode = match fast_commits.inode_bytes(number, table)? {
+        // The fast commit's own checksum was right.
+        Some(bytes) => Inode::parse_unchecked(&volume.superblock, number, &bytes),
+        None => Inode::parse(&volume.superblock, number, table),
+    };
+    let changed = |inode: Inode| Inode {
+        links: fast_commits.links(number, inode.links),
+        ..inode
+    };
+    Ok(inode?.map(changed))
 }
 
 /// Says that these inodes will be read soon: the device hears of each run of pieces once.

@@ -26,6 +26,7 @@ mod inode;
 mod inode_table;
 mod journal;
 mod metadata_cache;
+mod recovery;
 mod statistics;
 mod superblock;
 mod symlink;

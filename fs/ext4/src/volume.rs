@@ -11,6 +11,7 @@ use crate::error::{InInode, Result, device_failed};
 use crate::file_blocks::FileMaps;
 use crate::inode::Inode;
 use crate::inode_table;
+use crate::journal::FastCommits;
 use crate::metadata_cache::{Key, MetadataCache, zeroed};
 use crate::superblock::Superblock;
 
@@ -22,6 +23,8 @@ pub(crate) struct Volume {
     pub(crate) superblock: Superblock,
     pub(crate) metadata: MetadataCache,
     pub(crate) maps: FileMaps,
+    /// Changes that are not in the device's blocks.
+    pub(crate) fast_commits: Option<FastCommits>,
     inodes: Cache<u32, Arc<Inode>>,
 }
 
@@ -41,6 +44,7 @@ impl Volume {
             superblock,
             metadata: MetadataCache::new(cache_bytes.saturating_sub(eighth.saturating_mul(2))),
             maps: FileMaps::new(eighth),
+            fast_commits: None,
             inodes: Cache::new(index(eighth.wrapping_div(INODE_BYTES)).max(16)),
         }
     }

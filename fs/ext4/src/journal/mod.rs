@@ -15,6 +15,8 @@
 //! whenever they are asked for. It holds 24 bytes for each run of blocks; nothing is copied. A
 //! log of which nothing is left to replay costs nothing, because then there is no view.
 //!
+//! Behind the log, fast commits ([`fast_commit`]) may tell of further changes.
+//!
 //! # What ends the log
 //!
 //! The first block that is not of the expected transaction. A transaction without a commit block
@@ -41,6 +43,7 @@ mod checksum;
 mod commit;
 mod descriptor;
 mod error;
+mod fast_commit;
 mod features;
 mod log;
 mod replay;
@@ -60,14 +63,17 @@ use diskfs_vfs::Result;
 
 use crate::block::BlockSize;
 use crate::error::device_failed;
+use crate::superblock::Superblock;
 
+use block_header::Sequence;
 use descriptor::TAIL_BYTES;
-use error::corrupt_block;
+use error::{Damage, corrupt_block};
 use log::{LogBlock, LogMap, LogReader};
 use replay::NewestBlocks;
 use scan::{Scan, Scanned};
 use superblock::{JournalSuperblock, SUPERBLOCK_BYTES};
 
+pub(crate) use fast_commit::{EditedStep, EditedWalk, FastCommits, NameEdit, NameEdits};
 pub(crate) use log::JournalRun;
 pub(crate) use view::JournalView;
 
@@ -88,8 +94,28 @@ pub(crate) struct Replayed {
     pub(crate) view: Option<JournalView>,
     /// How many transactions were replayed.
     pub(crate) transactions: u32,
+    /// Why the last one is left out, if it is.
+    left_out: Option<Damage>,
+    /// The number that the transaction after them has, or would have.
+    next: Sequence,
+}
+
+impl Replayed {
     /// What a careful reader should know, as [`diskfs_vfs::Identity::notes`] says it.
-    pub(crate) notes: Vec<String>,
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.transactions > 0 {
+            let count = self.transactions;
+            notes.push(format!("journal replayed in memory ({count} transactions)"));
+        }
+        if let Some(damage) = self.left_out {
+            let number = self.next;
+            notes.push(format!(
+                "the journal's last transaction, {number}, is left out: {damage}"
+            ));
+        }
+        notes
+    }
 }
 
 impl Journal {
@@ -133,14 +159,43 @@ impl Journal {
         let mut newest = NewestBlocks::new(blocks);
         self.revoke(&mut newest, &found, &mut reader)?;
         let runs = newest.into_runs(&self.map)?;
-        let notes = notes(&found);
         let device = Arc::clone(&self.device);
         let view = (!runs.is_empty()).then(|| JournalView::new(device, self.block_size, runs));
+        let Scanned {
+            transactions,
+            left_out,
+            next,
+            ..
+        } = found;
         Ok(Some(Replayed {
             view,
-            transactions: found.transactions,
-            notes,
+            transactions,
+            left_out,
+            next,
         }))
+    }
+
+    /// Reads the fast commits behind the log. `None` when there are none. `superblock` is the
+    /// filesystem's after the replay of the log.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Unsupported` for unknown features, `Io`.
+    pub(crate) fn fast_commits(
+        &self,
+        replayed: &Replayed,
+        superblock: &Superblock,
+    ) -> Result<Option<FastCommits>> {
+        let Some(blocks) = self.superblock.fast_commits.clone() else {
+            return Ok(None);
+        };
+        FastCommits::load(fast_commit::Source {
+            device: &self.device,
+            map: &self.map,
+            reader: &mut LogReader::new(&self.device, &self.map, self.block_size),
+            blocks,
+            tid: replayed.next,
+            superblock,
+        })
     }
 
     fn revoke(
@@ -161,20 +216,4 @@ impl Journal {
         }
         Ok(())
     }
-}
-
-/// What a careful reader should know of a replay.
-fn notes(found: &Scanned) -> Vec<String> {
-    let mut notes = Vec::new();
-    if found.transactions > 0 {
-        let count = found.transactions;
-        notes.push(format!("journal replayed in memory ({count} transactions)"));
-    }
-    if let Some(damage) = found.left_out {
-        let number = found.next;
-        notes.push(format!(
-            "the journal's last transaction, {number}, is left out: {damage}"
-        ));
-    }
-    notes
 }

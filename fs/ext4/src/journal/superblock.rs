@@ -70,8 +70,6 @@ const LOG_BLOCKS_MIN: u32 = 1024;
 /// A journal superblock whose fields hold together.
 #[derive(Debug, Clone)]
 pub(super) struct JournalSuperblock {
-    /// Blocks in the whole journal, this one among them.
-    pub(super) len_blocks: u32,
     /// The first block of the log.
     pub(super) first: LogBlock,
     /// The block behind the last one of the log, where it starts over at `first`.
@@ -103,7 +101,6 @@ impl JournalSuperblock {
         let (end, fast_commits) = areas(raw, incompatible);
         let wide = incompatible.contains(Incompatible::SIXTY_FOUR_BIT);
         let this = Self {
-            len_blocks: raw.s_maxlen.get(),
             first: LogBlock(raw.s_first.get()),
             end: LogBlock(end),
             start: Some(LogBlock(raw.s_start.get())).filter(|start| start.0 != 0),

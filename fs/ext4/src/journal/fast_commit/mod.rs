@@ -1,0 +1,308 @@
+//! Fast commits: what changed since the last full commit, as a list of changes instead of blocks.
+//!
+//! They stand in blocks of their own behind the log, and count if they belong to the transaction
+//! that would be the next one. Each is a list of tags ([`tag`]) that ends with a tail and its
+//! checksum. Linux applies them by changing inodes, trees and directories the ordinary way. Here
+//! nothing can be changed, so the edits are kept, and whoever reads merges them:
+//!
+//! * an inode ([`FastCommits::inode_bytes`]): the fields of the last `INODE` tag over those in the
+//!   table, but for the map of blocks ([`inode`]);
+//! * the blocks of a file ([`FastCommits::ranges`]): what was added and removed, over the runs of
+//!   its tree ([`EditedWalk`]);
+//! * a directory ([`FastCommits::names`]): names that came and went, over what its blocks say
+//!   ([`NameEdit::resolve`]);
+//! * the number of a directory's links ([`FastCommits::links`]), which follows from the directories
+//!   that came and went in it.
+//!
+//! What Linux does by its own clock (a directory's times) or as a matter of course (a directory
+//! grows by a block) is not to be seen here. A symlink's target and a device's number come from the
+//! fast commit, where Linux leaves what was in the table.
+//!
+//! An area whose first fast commit is damaged holds nothing: its writer was interrupted. Linux
+//! refuses to mount then.
+//!
+//! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Fast commits".
+
+mod inode;
+mod names;
+mod ranges;
+mod scan;
+mod tag;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use diskfs_block::BlockRead;
+use diskfs_vfs::Result;
+
+use crate::bytes::len_u64;
+use crate::error::device_failed;
+use crate::file_blocks::Run;
+use crate::superblock::Superblock;
+
+use super::block_header::Sequence;
+use super::error::corrupt_block;
+use super::log::{LogBlock, LogMap, LogReader};
+use inode::InodeEdit;
+use scan::{Area, scan};
+use tag::{Dentry, Tag, Tags};
+
+pub(crate) use names::{NameEdit, NameEdits};
+pub(crate) use ranges::{EditedStep, EditedWalk, RangeEdits};
+
+/// What the fast commits change.
+#[derive(Debug)]
+pub(crate) struct FastCommits {
+    device: Arc<dyn BlockRead>,
+    commits: u32,
+    inodes: HashMap<u32, InodeEdit>,
+    ranges: HashMap<u32, RangeEdits>,
+    names: HashMap<u32, NameEdits>,
+    /// By directory, which inodes came to it (1) and went (-1), until it is known which of them
+    /// are directories.
+    moved: HashMap<u32, Vec<(u32, i64)>>,
+    links: HashMap<u32, i64>,
+}
+
+/// Where the fast commits are, and what they belong to.
+#[derive(Debug)]
+pub(super) struct Source<'a, 'd> {
+    pub(super) device: &'a Arc<dyn BlockRead>,
+    pub(super) map: &'a LogMap,
+    pub(super) reader: &'a mut LogReader<'d>,
+    pub(super) blocks: Range<u32>,
+    pub(super) tid: Sequence,
+    /// The filesystem's, after the log's replay.
+    pub(super) superblock: &'a Superblock,
+}
+
+impl FastCommits {
+    /// Reads the area. `None` when nothing in it is valid.
+    pub(super) fn load(source: Source<'_, '_>) -> Result<Option<Self>> {
+        let area = Area {
+            blocks: source.blocks.clone(),
+            inode_size: source.superblock.inode_size,
+            tid: source.tid,
+        };
+        let valid = scan(&area, source.reader)?;
+        if valid.count == 0 {
+            return Ok(None);
+        }
+        let mut this = Self::empty(Arc::clone(source.device), valid.commits);
+        this.apply_all(source, valid.count)?;
+        Ok(Some(this))
+    }
+
+    fn empty(device: Arc<dyn BlockRead>, commits: u32) -> Self {
+        Self {
+            device,
+            commits,
+            inodes: HashMap::new(),
+            ranges: HashMap::new(),
+            names: HashMap::new(),
+            moved: HashMap::new(),
+            links: HashMap::new(),
+        }
+    }
+
+    fn apply_all(&mut self, source: Source<'_, '_>, count: usize) -> Result<()> {
+        let mut left = count;
+        for block in source.blocks.map(LogBlock) {
+            if left == 0 {
+                break;
+            }
+            let start = source
+                .superblock
+                .block_size
+                .byte_of(source.map.device_block(block)?);
+            let bytes = source.reader.block(block)?;
+            let tags = Tags::new(bytes, source.superblock.inode_size).take(left);
+            for (at, tag) in tags {
+                self.apply(&tag, start.saturating_add(len_u64(at)), source.superblock)
+                    .map_err(|problem| corrupt_block(block, problem))?;
+                left = left.saturating_sub(1);
+            }
+        }
+        Ok(())
+    }
+
+    /// How many fast commits there are.
+    pub(crate) const fn commits(&self) -> u32 {
+        self.commits
+    }
+
+    /// The bytes of an inode whose bytes in the table are `table`; `None` where those are right.
+    /// The checksum in them is not.
+    pub(crate) fn inode_bytes(&self, number: u32, table: &[u8]) -> Result<Option<Vec<u8>>> {
+        let Some(edit) = self.inodes.get(&number) else {
+            return Ok(None);
+        };
+        let mut raw = vec![0; usize::from(edit.len_bytes)];
+        self.device
+            .read_at(edit.offset, &mut raw)
+            .map_err(device_failed)?;
+        Ok(Some(inode::merge(table, &raw, edit)))
+    }
+
+    /// What became of the blocks of a file; `None` for nothing.
+    pub(crate) fn ranges(&self, number: u32) -> Option<&RangeEdits> {
+        self.ranges.get(&number)
+    }
+
+    /// What became of the names of a directory; `None` for nothing.
+    pub(crate) fn names(&self, directory: u32) -> Option<&NameEdits> {
+        self.names.get(&directory)
+    }
+
+    /// The number of links of an inode that has `links` without the directories that came to it
+    /// and went.
+    pub(crate) fn links(&self, number: u32, links: u16) -> u16 {
+        let by = self.links.get(&number).copied().unwrap_or(0);
+        let links = i64::from(links).saturating_add(by);
+        u16::try_from(links.max(0)).unwrap_or(u16::MAX)
+    }
+
+    /// Computes the numbers of links. `is_directory` knows the inodes that no fast commit has.
+    ///
+    /// # Errors
+    /// Those of `is_directory`.
+    pub(crate) fn count_links(
+        &mut self,
+        mut is_directory: impl FnMut(u32) -> Result<bool>,
+    ) -> Result<()> {
+        for (parent, moved) in std::mem::take(&mut self.moved) {
+            let mut sum = 0i64;
+            for (inode, by) in moved {
+                let counts = match self.inodes.get(&inode) {
+                    Some(edit) => edit.is_directory(),
+                    None => is_directory(inode)?,
+                };
+                sum = sum.saturating_add(if counts { by } else { 0 });
+            }
+            self.links.insert(parent, sum);
+        }
+        Ok(())
+    }
+
+    /// Notes what a tag at byte `at` of the device changes.
+    fn apply(
+        &mut self,
+        tag: &Tag<'_>,
+        at: u64,
+        superblock: &Superblock,
+    ) -> std::result::Result<(), Nonsense> {
+        match *tag {
+            Tag::AddRange { inode, run } => self.add_range(inode, &run, superblock)?,
+            Tag::DelRange {
+                inode,
+                start,
+                len_blocks,
+            } => {
+                self.ranges
+                    .entry(inode)
+                    .or_default()
+                    .remove(start, len_blocks);
+            }
+            Tag::Create(dentry) => self.create(dentry),
+            Tag::Link(dentry) => self.link(dentry),
+            Tag::Unlink(dentry) => self.unlink(dentry),
+            Tag::Inode { number, .. } if number == 0 || number > superblock.inodes_count => {
+                return Err(Nonsense::Inode { number });
+            }
+            Tag::Inode {
+                number,
+                raw,
+                offset,
+            } => {
+                self.inode(number, raw, at.saturating_add(len_u64(offset)));
+            }
+            Tag::Pad | Tag::Tail { .. } | Tag::Head { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn add_range(
+        &mut self,
+        inode: u32,
+        run: &Run,
+        superblock: &Superblock,
+    ) -> std::result::Result<(), Nonsense> {
+        if run.len_blocks == 0 {
+            return Ok(());
+        }
+        if !superblock.holds(run.fs_block, u64::from(run.len_blocks)) {
+            return Err(Nonsense::Blocks { inode });
+        }
+        self.ranges.entry(inode).or_default().add(run);
+        Ok(())
+    }
+
+    fn inode(&mut self, number: u32, raw: &[u8], offset: u64) {
+        let generation = inode::generation(raw);
+        let before = self.inodes.get(&number);
+        if before.is_some_and(|before| before.generation != generation) {
+            // Another file has got the number, and none of the former one's blocks.
+            self.ranges.remove(&number);
+        }
+        let is_new = before.is_some_and(|b| b.is_new && b.generation == generation);
+        // The inode says how many links it has by now.
+        self.moved.remove(&number);
+        self.inodes.insert(
+            number,
+            InodeEdit {
+                offset,
+                len_bytes: u16::try_from(raw.len()).unwrap_or(u16::MAX),
+                generation,
+                mode: inode::mode(raw),
+                is_new,
+            },
+        );
+    }
+
+    fn create(&mut self, dentry: Dentry<'_>) {
+        self.link(dentry);
+        let Some(edit) = self.inodes.get_mut(&dentry.inode) else {
+            return;
+        };
+        edit.is_new = true;
+        if edit.is_directory() {
+            // Its first block, which the fast commit leaves to the one who replays it.
+            let names = self.names.entry(dentry.inode).or_default();
+            names.link(b".", dentry.inode);
+            names.link(b"..", dentry.parent);
+        }
+    }
+
+    fn link(&mut self, dentry: Dentry<'_>) {
+        let Dentry {
+            parent,
+            inode,
+            name,
+        } = dentry;
+        self.names.entry(parent).or_default().link(name, inode);
+        self.moved.entry(parent).or_default().push((inode, 1));
+    }
+
+    fn unlink(&mut self, dentry: Dentry<'_>) {
+        let Dentry {
+            parent,
+            inode,
+            name,
+        } = dentry;
+        self.names.entry(parent).or_default().unlink(name, inode);
+        self.moved.entry(parent).or_default().push((inode, -1));
+    }
+}
+
+/// A tag that can't be meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum Nonsense {
+    #[error("a fast commit gives inode {inode} blocks outside of the filesystem")]
+    Blocks { inode: u32 },
+    #[error("a fast commit has inode {number}, which the filesystem does not have")]
+    Inode { number: u32 },
+}

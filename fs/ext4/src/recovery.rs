@@ -1,0 +1,131 @@
+//! Opening a filesystem that was not unmounted: as the kernel would show it after recovery.
+
+use std::sync::Arc;
+
+use diskfs_block::BlockRead;
+use diskfs_vfs::{Error, FileType, Result};
+
+use crate::block::FileBlock;
+use crate::error::{Structure, Unsupported, malformed};
+use crate::features::{Compatible, Incompatible};
+use crate::file_blocks::runs;
+use crate::inode::Inode;
+use crate::inode_table;
+use crate::journal::{FastCommits, Journal, JournalRun};
+use crate::superblock::Superblock;
+use crate::volume::Volume;
+
+/// What the caches may take while the journal is found: its inode and its extent tree are a few
+/// blocks.
+const CACHE_BYTES: u64 = 1 << 20;
+
+/// A filesystem to read from.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    /// The device, with the journal replayed where it was not empty.
+    pub(crate) device: Arc<dyn BlockRead>,
+    /// The superblock, as it is then.
+    pub(crate) superblock: Superblock,
+    /// Changes that are not in the device's blocks.
+    pub(crate) fast_commits: Option<FastCommits>,
+    /// What a careful reader should know.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Replays the journal if the filesystem needs it. Else the device is given back as it is, and
+/// the journal is not looked at: the kernel ignores it then, too.
+///
+/// # Errors
+/// `Corrupt`, `Unsupported` for an external journal, `Io`.
+pub(crate) fn recover(device: Arc<dyn BlockRead>, superblock: Superblock) -> Result<Recovered> {
+    let features = superblock.features;
+    let mut recovered = Recovered {
+        device,
+        superblock,
+        fast_commits: None,
+        notes: Vec::new(),
+    };
+    if !features.has(Incompatible::NEEDS_RECOVERY) || !features.has(Compatible::HAS_JOURNAL) {
+        return Ok(recovered);
+    }
+    let journal = open_journal(&recovered)?;
+    let Some(mut replayed) = journal.replay()? else {
+        return Ok(recovered);
+    };
+    recovered.notes = replayed.notes();
+    if let Some(view) = replayed.view.take() {
+        recovered.device = Arc::new(view);
+        recovered.superblock = Superblock::read(&*recovered.device)?;
+    }
+    recovered.fast_commits = journal.fast_commits(&replayed, &recovered.superblock)?;
+    recovered.count_links()
+}
+
+impl Recovered {
+    /// A volume to find something with before the filesystem is open.
+    fn volume(&self) -> Volume {
+        Volume::new(
+            Arc::clone(&self.device),
+            self.superblock.clone(),
+            CACHE_BYTES,
+        )
+    }
+
+    fn count_links(mut self) -> Result<Self> {
+        let volume = self.volume();
+        if let Some(fast_commits) = &mut self.fast_commits {
+            fast_commits.count_links(|inode| {
+                // One that can't be read counts as a file; whoever asks for it is told why.
+                let found = inode_table::read(&volume, inode).ok().flatten();
+                Ok(found.is_some_and(|inode| inode.is(FileType::Directory)))
+            })?;
+            let count = fast_commits.commits();
+            self.notes
+                .push(format!("fast commits replayed in memory ({count})"));
+        }
+        Ok(self)
+    }
+}
+
+fn open_journal(filesystem: &Recovered) -> Result<Journal> {
+    let superblock = &filesystem.superblock;
+    let number = superblock.journal_inode;
+    if number == 0 {
+        return Err(Error::from(Unsupported::ExternalJournal)
+            .hint("let its own system mount it once, or run e2fsck on a copy of both"));
+    }
+    let volume = filesystem.volume();
+    let inode = journal_inode(&volume, number)
+        .map_err(|e| e.hint("on a copy, e2fsck can restore the journal's inode"))?;
+    let mut next = FileBlock(0);
+    let runs = runs(&volume, &inode, next).map(|run| {
+        let run = run?;
+        if run.file_block != next || !run.written {
+            return Err(malformed(
+                Structure::Inode(number),
+                "the journal has a hole",
+            ));
+        }
+        next = FileBlock(u32::try_from(run.end()).unwrap_or(u32::MAX));
+        Ok(JournalRun {
+            start: run.fs_block,
+            len_blocks: run.len_blocks,
+        })
+    });
+    let device = Arc::clone(&filesystem.device);
+    Journal::open(device, superblock.block_size, superblock.blocks_count, runs)
+}
+
+/// The journal's inode. It is a regular file that no directory has.
+fn journal_inode(volume: &Volume, number: u32) -> Result<Inode> {
+    let structure = Structure::Inode(number);
+    let inode = inode_table::read(volume, number)?
+        .ok_or_else(|| malformed(structure, "it is not in use, though it is the journal's"))?;
+    if inode.links == 0 || !inode.is(FileType::Regular) {
+        return Err(malformed(
+            structure,
+            "it is no file, though it is the journal's",
+        ));
+    }
+    Ok(inode)
+}
