@@ -33,6 +33,10 @@ pub struct Description {
 /// What a qcow2 image says about itself beyond its size.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "they are independent flags of the header, as `qemu-img info` lists them"
+)]
 pub struct Qcow2Details {
     /// 2 or 3.
     pub version: u32,

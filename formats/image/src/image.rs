@@ -9,7 +9,7 @@ use crate::description::Description;
 use crate::map::Map;
 use crate::node::Node;
 use crate::open::{Opener, Source};
-use crate::{ImageSpec, OpenOptions};
+use crate::{CheckReport, ImageSpec, OpenOptions};
 
 /// An image, open for reading, with every file that it is made of.
 ///
@@ -63,7 +63,7 @@ impl Image {
             warnings: Vec::new(),
         };
         Opener::new(options)?
-            .open_source(source)
+            .open_source(&source)
             .map(Self::from_parts)
     }
 
@@ -76,12 +76,27 @@ impl Image {
 
     /// The guest's disk.
     pub fn device(&self) -> Arc<dyn BlockRead> {
-        Arc::clone(&self.node) as Arc<dyn BlockRead>
+        self.node.clone()
     }
 
     /// What the image says about itself.
     pub const fn description(&self) -> &Description {
         &self.description
+    }
+
+    /// Compares the reference counts of a qcow2 image with what refers to its clusters, as
+    /// `qemu-img check` does; `None` for a format without any. Only the top of the chain is looked
+    /// at, and nothing is repaired. It reads all tables of the image.
+    ///
+    /// # Errors
+    /// [`Corrupt`](diskfs_block::ErrorKind::Corrupt) when a table is too broken to go on;
+    /// [`Unsupported`](diskfs_block::ErrorKind::Unsupported) for a file with too many clusters to
+    /// count; [`Io`](diskfs_block::ErrorKind::Io).
+    pub fn check(&self) -> Result<Option<CheckReport>> {
+        match self.node.as_ref() {
+            Node::Raw(_) => Ok(None),
+            Node::Qcow2(qcow2) => qcow2.check().map(Some),
+        }
     }
 
     /// How the guest's disk is stored, run by run, as `qemu-img map --output=json` tells it.

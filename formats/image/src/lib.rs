@@ -73,4 +73,5 @@ pub use gate::Gate;
 pub use image::Image;
 pub use map::{Map, MapEntry};
 pub use options::{OpenOptions, Share};
+pub use qcow2::check::CheckReport;
 pub use spec::ImageSpec;

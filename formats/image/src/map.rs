@@ -8,6 +8,10 @@ use crate::node::{Node, Status};
 
 /// A run of the guest's disk, with the fields of `qemu-img map --output=json`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the fields are those of `qemu-img map`"
+)]
 pub struct MapEntry {
     /// Where it begins in the guest's disk, in bytes.
     pub start: u64,

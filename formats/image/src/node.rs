@@ -8,6 +8,10 @@ use crate::raw::Raw;
 
 /// One image with everything behind it.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one per image of a chain, always behind an Arc"
+)]
 pub(crate) enum Node {
     Raw(Raw),
     Qcow2(Qcow2),
@@ -15,6 +19,10 @@ pub(crate) enum Node {
 
 /// How a run of the guest's disk is stored, as `qemu-img map` tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the fields are those of `qemu-img map`"
+)]
 pub(crate) struct Status {
     pub(crate) len_bytes: u64,
     /// How far down the chain the answer was found.

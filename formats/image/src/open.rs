@@ -63,11 +63,11 @@ impl<'a> Opener<'a> {
     /// Opens the file that the user named.
     pub(crate) fn open_top(&mut self, path: &Path) -> Result<(Node, Description)> {
         let source = self.source(File::open(path)?)?;
-        self.open_source(source)
+        self.open_source(&source)
     }
 
     /// Opens what the user gave, as the top of a chain.
-    pub(crate) fn open_source(&mut self, source: Source) -> Result<(Node, Description)> {
+    pub(crate) fn open_source(&mut self, source: &Source) -> Result<(Node, Description)> {
         let probed = self.options.format.is_none();
         let format = match self.options.format {
             Some(format) => format,
@@ -110,7 +110,7 @@ impl<'a> Opener<'a> {
     /// Opens one image and, before that, what is behind it.
     fn layer(
         &mut self,
-        source: Source,
+        source: &Source,
         format: Format,
         state: State<'_>,
     ) -> Result<(Node, Description)> {
@@ -125,7 +125,7 @@ impl<'a> Opener<'a> {
         }
     }
 
-    fn qcow2(&mut self, source: Source, state: State<'_>) -> Result<(Node, Description)> {
+    fn qcow2(&mut self, source: &Source, state: State<'_>) -> Result<(Node, Description)> {
         let path = source.path.clone();
         let layer = LayerId(self.layers);
         let snapshot = match state {
@@ -134,7 +134,7 @@ impl<'a> Opener<'a> {
         };
         let mut image =
             Unopened::read(Arc::clone(&source.device), snapshot).map_err(|e| e.in_file(&path))?;
-        let mut description = describe(&source, Format::Qcow2);
+        let mut description = describe(source, Format::Qcow2);
         description.warnings.append(&mut image.warnings);
         let mut details = image.details();
         let data_file = self.data_file(&image, &path)?;
@@ -186,7 +186,7 @@ impl<'a> Opener<'a> {
             None => self.unnamed_format(name, warnings),
         };
         let source = self.source(file)?;
-        self.layer(source, format, State::Current).map(Some)
+        self.layer(&source, format, State::Current).map(Some)
     }
 
     /// What to take a backing file for whose image does not say: what the user says, or raw.
@@ -213,7 +213,7 @@ fn named_format(name: &str) -> Result<Format> {
     })
 }
 
-fn raw(source: Source, state: State<'_>) -> Result<(Node, Description)> {
+fn raw(source: &Source, state: State<'_>) -> Result<(Node, Description)> {
     if let State::Snapshot(name) = state {
         let reason = format!(
             "no snapshot `{}`: a raw image has none",
@@ -221,8 +221,8 @@ fn raw(source: Source, state: State<'_>) -> Result<(Node, Description)> {
         );
         return Err(Error::invalid(reason).in_file(&source.path));
     }
-    let description = describe(&source, Format::Raw);
-    Ok((Node::Raw(Raw::new(source.device)), description))
+    let description = describe(source, Format::Raw);
+    Ok((Node::Raw(Raw::new(Arc::clone(&source.device))), description))
 }
 
 fn describe(source: &Source, format: Format) -> Description {

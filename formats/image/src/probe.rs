@@ -101,11 +101,8 @@ mod tests {
             assert_eq!(e.kind(), ErrorKind::Unsupported);
             assert!(e.to_string().contains(name), "{e}");
             // Cut inside the magic, it is nothing.
-            assert_eq!(
-                of_head(&head[..at + magic.len() - 1]).is_ok(),
-                true,
-                "{name}"
-            );
+            let cut = &head[..at + magic.len() - 1];
+            assert!(of_head(cut).is_ok(), "{name}");
         }
     }
 }

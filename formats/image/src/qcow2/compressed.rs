@@ -11,7 +11,7 @@ use crate::qcow2::cache::{Caches, Cluster, ClusterKey, LayerId};
 use crate::qcow2::decompress::Decompressor;
 use crate::qcow2::l2_entry::CompressedCluster;
 use crate::qcow2::units::Geometry;
-use crate::qcow2::workers::Workers;
+use crate::qcow2::workers::{Job, Workers};
 
 /// A job for another thread is at least this much output: below, waking it costs more than the
 /// job. 64 KiB take some 50 us (zstd) to 300 us (deflate); a wake-up takes 5 to 50.
@@ -118,7 +118,8 @@ impl CompressedClusters {
             .collect();
         let jobs = wanted.chunks(to_usize(per_job)).map(|clusters| {
             let (store, clusters) = (Arc::clone(&self.store), clusters.to_vec());
-            Box::new(move || store.fill_cache(&clusters)) as _
+            let job: Job = Box::new(move || store.fill_cache(&clusters));
+            job
         });
         if !wanted.is_empty() {
             self.workers.offer(jobs);

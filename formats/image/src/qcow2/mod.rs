@@ -6,6 +6,7 @@
 
 mod bitmap_directory;
 pub(crate) mod cache;
+pub(crate) mod check;
 mod compressed;
 mod decompress;
 mod feature_names;
@@ -30,6 +31,7 @@ use diskfs_block::{BlockRead, Error, ErrorKind, Result};
 use crate::description::{Bitmap, Qcow2Details};
 use crate::node::{Node, Status};
 use crate::qcow2::cache::{Caches, LayerId};
+use crate::qcow2::check::CheckReport;
 use crate::qcow2::compressed::CompressedClusters;
 use crate::qcow2::decompress::Decompressor;
 use crate::qcow2::feature_names::FeatureField;
@@ -82,7 +84,7 @@ impl Unopened {
     pub(crate) fn read(file: Arc<dyn BlockRead>, snapshot: Option<&str>) -> Result<Self> {
         let header = Header::read(file.as_ref())?;
         let mut warnings = Vec::new();
-        let snapshots = snapshot_table::read(file.as_ref(), &header)?;
+        let snapshots = snapshot_table::read(file.as_ref(), &header)?.entries;
         let opened_snapshot = snapshot
             .map(|wanted| snapshot_table::find(&snapshots, wanted))
             .transpose()?;
@@ -333,6 +335,15 @@ impl Qcow2 {
                 refcounts::looks_preallocated(file, &self.header, allocated).unwrap_or(false)
             })
         })
+    }
+
+    pub(crate) fn check(&self) -> Result<CheckReport> {
+        check::check(
+            self.reader.mapping.file.as_ref(),
+            &self.header,
+            self.reader.mapping.rules,
+        )
+        .map_err(|e| e.in_file(&self.path))
     }
 
     pub(crate) fn will_need(&self, offset: u64, len_bytes: u64) {

@@ -53,7 +53,12 @@ impl<'a> Refcounts<'a> {
         self.check_end(at.plus(8), at)?;
         let mut entry = [0; 8];
         self.file.read_at(at.0, &mut entry)?;
-        let entry = u64::from_be_bytes(entry);
+        self.decode_entry(u64::from_be_bytes(entry), at)
+    }
+
+    /// Where the block is that a table entry points to, if it points anywhere. `at` is where the
+    /// entry is stored.
+    pub(crate) fn decode_entry(&self, entry: u64, at: HostOffset) -> Result<Option<HostOffset>> {
         if entry & !OFFSET_MASK != 0 || !self.header.geometry.is_cluster_aligned(entry) {
             let reason = format!("refcount table entry {entry:#018x} is no cluster's offset");
             return Err(Error::corrupt(reason).at(at.0));

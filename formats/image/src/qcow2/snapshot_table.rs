@@ -48,12 +48,24 @@ pub(crate) struct SnapshotEntry {
     pub(crate) l1: Table,
 }
 
+/// The whole table.
+#[derive(Debug)]
+pub(crate) struct SnapshotTable {
+    pub(crate) entries: Vec<SnapshotEntry>,
+    /// Where the table ends.
+    pub(crate) end: HostOffset,
+}
+
 /// Reads the table. `header` bounds the number of entries.
-pub(crate) fn read(file: &dyn BlockRead, header: &Header) -> Result<Vec<SnapshotEntry>> {
+pub(crate) fn read(file: &dyn BlockRead, header: &Header) -> Result<SnapshotTable> {
     let mut table = TableReader::new(file, header.snapshots_at, TABLE_MAX_BYTES, "snapshot table");
-    (0..header.snapshot_count)
+    let entries = (0..header.snapshot_count)
         .map(|_| read_entry(&mut table))
-        .collect()
+        .collect::<Result<_>>()?;
+    Ok(SnapshotTable {
+        entries,
+        end: table.at(),
+    })
 }
 
 fn read_entry(table: &mut TableReader<'_>) -> Result<SnapshotEntry> {

@@ -9,7 +9,8 @@ const THREADS_MAX: usize = 8;
 /// Jobs that wait. They are hints: what does not fit is done by the reader that needs it.
 const QUEUE_MAX: usize = 256;
 
-type Job = Box<dyn FnOnce() + Send>;
+/// Something to do on another thread.
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 /// A few threads, started when there is first work for them and ended with the image.
 ///
@@ -165,7 +166,7 @@ mod tests {
         let tx = Arc::new(Mutex::new(tx));
         workers.offer((0..10_000).map(move |_| {
             let tx = Arc::clone(&tx);
-            Box::new(move || drop(tx.lock().unwrap().send(()))) as Job
+            Box::new(move || tx.lock().unwrap().send(()).unwrap_or_default()) as Job
         }));
         drop(workers);
         assert!(rx.iter().count() <= QUEUE_MAX);

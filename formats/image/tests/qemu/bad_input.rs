@@ -60,9 +60,9 @@ fn the_good_image_is_good() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(dir.path(), &HandMade::new());
     let all = use_all(&path, &OpenOptions::default()).unwrap();
-    assert_eq!(all[..CLUSTER], [0x11; CLUSTER]);
-    assert_eq!(all[CLUSTER..2 * CLUSTER], [0; CLUSTER]);
-    assert_eq!(all[2 * CLUSTER..3 * CLUSTER], [0x22; CLUSTER]);
+    assert_eq!(all[..CLUSTER], vec![0x11; CLUSTER]);
+    assert_eq!(all[CLUSTER..2 * CLUSTER], vec![0; CLUSTER]);
+    assert_eq!(all[2 * CLUSTER..3 * CLUSTER], vec![0x22; CLUSTER]);
     let image = Image::open(&path, &OpenOptions::default()).unwrap();
     assert!(image.description().probed);
     assert_eq!(image.description().warnings, Vec::<String>::new());

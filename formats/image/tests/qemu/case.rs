@@ -106,30 +106,29 @@ impl Case {
     }
 
     fn options(&self) -> String {
-        let mut options = format!(
-            "compat={},cluster_size={}",
-            if self.version == 2 { "0.10" } else { "1.1" },
-            self.cluster_size
-        );
+        let compat = if self.version == 2 { "0.10" } else { "1.1" };
+        let mut options = vec![
+            format!("compat={compat}"),
+            format!("cluster_size={}", self.cluster_size),
+        ];
         if self.version == 3 {
-            options += &format!(
-                ",refcount_bits={},compression_type={}",
-                self.refcount_bits,
-                if self.zstd { "zstd" } else { "zlib" }
-            );
+            let codec = if self.zstd { "zstd" } else { "zlib" };
+            options.push(format!("refcount_bits={}", self.refcount_bits));
+            options.push(format!("compression_type={codec}"));
         }
         if self.extended_l2 {
-            options += ",extended_l2=on";
+            options.push("extended_l2=on".to_owned());
         }
-        match self.data_file {
-            DataFile::Inside => {}
-            DataFile::External => options += ",data_file=data.bin",
-            DataFile::ExternalRaw => options += ",data_file=data.bin,data_file_raw=on",
+        if self.data_file != DataFile::Inside {
+            options.push("data_file=data.bin".to_owned());
+        }
+        if self.data_file == DataFile::ExternalRaw {
+            options.push("data_file_raw=on".to_owned());
         }
         if self.preallocation != "off" {
-            options += &format!(",preallocation={}", self.preallocation);
+            options.push(format!("preallocation={}", self.preallocation));
         }
-        options
+        options.join(",")
     }
 
     /// Makes `disk.qcow2` in `dir`, with what is behind it and some snapshots, and fills it.

@@ -6,7 +6,7 @@ use diskfs_block::{BlockRead, ErrorKind, ExtentKind};
 use diskfs_image::{Image, MapEntry, OpenOptions};
 use serde_json::Value;
 
-use crate::tools::{Random, converted, run};
+use crate::tools::{Random, converted, run, try_run};
 
 /// Compares the bytes of `image` with `qemu-img convert`'s, and gives them back. What qemu-img
 /// cannot read must be an error here, too.
@@ -78,6 +78,22 @@ pub(crate) fn map(dir: &Path, image: &str, bytes: Option<&[u8]>) {
     }
     assert_eq!(ours_json.len(), expected.len(), "map entries");
     extents(opened.device().as_ref(), &ours, bytes);
+}
+
+/// Compares the reference counts' state with what `qemu-img check` says.
+pub(crate) fn check(dir: &Path, image: &str) {
+    let opened = Image::open(&dir.join(image), &OpenOptions::default()).unwrap();
+    let ours = opened.check().unwrap().unwrap();
+    let theirs = try_run(dir, "qemu-img", &["check", "--output=json", image]);
+    // The flag that a cluster is not shared is not looked at here: it matters for writing only.
+    let flags = String::from_utf8_lossy(&theirs.stderr)
+        .matches("OFLAG_COPIED")
+        .count();
+    let theirs: Value = serde_json::from_slice(&theirs.stdout).unwrap();
+    let number = |name: &str| theirs.get(name).and_then(Value::as_u64).unwrap_or(0);
+    assert_eq!(ours.leaked_clusters, number("leaks"), "leaks");
+    let corrupt = number("corruptions") - flags as u64;
+    assert_eq!(ours.corrupt_clusters, corrupt, "corruptions");
 }
 
 fn json(entry: &MapEntry) -> Value {

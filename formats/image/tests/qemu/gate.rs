@@ -37,7 +37,7 @@ fn refused(path: &Path, gate: Gate) -> Error {
 fn what_is_below_the_own_directory_opens() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("bases/old")).unwrap();
-    std::fs::write(dir.path().join("bases/old/b.raw"), [7; 1 << 17]).unwrap();
+    std::fs::write(dir.path().join("bases/old/b.raw"), vec![7; 1 << 17]).unwrap();
     let absolute = dir.path().join("bases/old/b.raw");
     symlink("bases/old/b.raw", dir.path().join("link")).unwrap();
     let dotted = "bases/../bases/./old/b.raw";
@@ -63,7 +63,7 @@ fn what_is_below_the_own_directory_opens() {
 #[test]
 fn what_is_outside_is_refused_unless_allowed() {
     let outside = tempfile::tempdir().unwrap();
-    std::fs::write(outside.path().join("secret"), [7; 65536]).unwrap();
+    std::fs::write(outside.path().join("secret"), vec![7; 65536]).unwrap();
     let secret = outside.path().join("secret").to_str().unwrap().to_owned();
     let dir = tempfile::tempdir().unwrap();
     symlink(&secret, dir.path().join("link")).unwrap();
@@ -109,7 +109,7 @@ fn what_is_no_plain_path_to_a_file_is_refused() {
         assert!(e.to_string().contains("backing file `"), "{e}");
     }
     // A colon after a slash is part of a name.
-    std::fs::write(dir.path().join("a:b"), [7; 65536]).unwrap();
+    std::fs::write(dir.path().join("a:b"), vec![7; 65536]).unwrap();
     open(&naming(dir.path(), "./a:b"), Gate::default()).unwrap();
 }
 

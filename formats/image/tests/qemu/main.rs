@@ -7,6 +7,7 @@
 mod bad_input;
 mod case;
 mod compare;
+mod describe;
 mod gate;
 mod hand_made;
 mod locks;

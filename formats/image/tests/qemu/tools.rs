@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Whether the programs are there. A test that needs them ends when they are not, but not in CI.
+#[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
 pub(crate) fn have_qemu(test: &str) -> bool {
     for program in ["qemu-img", "qemu-io", "qemu-storage-daemon"] {
         if Command::new(program).arg("--version").output().is_err() {
