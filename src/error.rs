@@ -329,10 +329,17 @@ impl From<Error> for io::Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(path) = &self.0.path {
-            write!(f, "{}: ", path.display())?;
+            write!(f, "{}", path.display())?;
+            // As the user names a file of an image: `disk.qcow2:/etc/fstab`.
+            f.write_str(if self.guest_path().is_some() {
+                ":"
+            } else {
+                ": "
+            })?;
         }
         match &self.0.cause {
             Cause::Block(e) => e.fmt(f),
+            Cause::Vfs(e) if is_about_names(e.kind()) => fmt_names(e, f),
             Cause::Vfs(e) => e.fmt(f),
             Cause::Host(e) => f.write_str(&host_reason(e)),
             Cause::Own { reason, hint } => {
@@ -341,6 +348,23 @@ impl fmt::Display for Error {
             }
         }
     }
+}
+
+/// Whether the path says all: where in the image it went wrong is of no interest then.
+const fn is_about_names(kind: vfs::ErrorKind) -> bool {
+    use vfs::ErrorKind as K;
+    matches!(
+        kind,
+        K::NotFound | K::NotADirectory | K::IsADirectory | K::TooManyLinks | K::NameTooLong
+    )
+}
+
+fn fmt_names(e: &vfs::Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if let Some(path) = e.path() {
+        write!(f, "{}: ", String::from_utf8_lossy(path).escape_debug())?;
+    }
+    f.write_str(e.reason())?;
+    e.next_step().map_or(Ok(()), |hint| write!(f, "; {hint}"))
 }
 
 impl fmt::Debug for Error {
@@ -411,6 +435,10 @@ mod tests {
         let back = Error::from(io::Error::from(e));
         assert_eq!(back.kind(), ErrorKind::Corrupt);
         assert_eq!(back.guest_path(), Some(&b"/a"[..]));
+        assert_eq!(
+            back.in_file("d.img").to_string(),
+            "d.img:/a: corrupt structure"
+        );
         let host = Error::from(io::Error::from_raw_os_error(2)).in_file("x");
         assert_eq!(host.to_string(), "x: no such file or directory");
     }

@@ -8,7 +8,7 @@ use clap::Args;
 use diskfs::vfs::{ErrorKind, FileType, Follow};
 use diskfs::{Error, Result};
 
-use super::copy::{self, Buffer};
+use super::copy::{self, Buffer, Source};
 use super::operand::Operand;
 use super::options::SourceArgs;
 use super::progress::Progress;
@@ -65,7 +65,13 @@ fn print(place: &Located, work: (&mut Buffer, &mut Progress), out: &mut File) ->
     let wrong = match metadata.file_type {
         FileType::Regular => {
             work.1.file();
-            return copy::whole(filesystem, inode, metadata.size_bytes, work, out).map(|_| ());
+            let path = &place.path;
+            let source = Source {
+                filesystem,
+                inode,
+                path,
+            };
+            return copy::whole(source, metadata.size_bytes, work, out).map(|_| ());
         }
         FileType::Directory => ErrorKind::IsADirectory.into(),
         _ => diskfs::vfs::Error::new(ErrorKind::Invalid, "is no regular file"),

@@ -33,11 +33,23 @@ impl Buffer {
     }
 }
 
+/// A file to be copied.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) filesystem: &'a Filesystem,
+    pub(crate) inode: InodeNumber,
+    /// For errors.
+    pub(crate) path: &'a [u8],
+}
+
 /// Writes `len_bytes` of a file from `offset` on to `out`. Returns how many there were: fewer only
 /// when the file is shorter than its metadata says.
 pub(crate) fn range(
-    filesystem: &Filesystem,
-    inode: InodeNumber,
+    Source {
+        filesystem,
+        inode,
+        path,
+    }: Source<'_>,
     (offset, len_bytes): (u64, u64),
     buffer: &mut Buffer,
     mut out: impl FnMut(&[u8]) -> std::io::Result<()>,
@@ -49,9 +61,8 @@ pub(crate) fn range(
         let piece = buffer.piece(len_bytes - done);
         let end = done + piece.len() as u64;
         announced = announce(fs, inode, offset, (end, announced, len_bytes));
-        let read = fs
-            .read_at(inode, offset + done, piece)
-            .map_err(|e| filesystem.in_image(e))?;
+        let read = fs.read_at(inode, offset + done, piece);
+        let read = read.map_err(|e| filesystem.in_image(e.in_path(path)))?;
         if read == 0 {
             break;
         }
@@ -81,13 +92,12 @@ fn announce(
 
 /// Writes a whole file of `size_bytes` to `out`.
 pub(crate) fn whole(
-    filesystem: &Filesystem,
-    inode: InodeNumber,
+    source: Source<'_>,
     size_bytes: u64,
     (buffer, progress): (&mut Buffer, &mut Progress),
     out: &mut dyn Write,
 ) -> Result<u64> {
-    range(filesystem, inode, (0, size_bytes), buffer, |piece| {
+    range(source, (0, size_bytes), buffer, |piece| {
         out.write_all(piece)?;
         progress.advance(piece.len() as u64);
         Ok(())

@@ -38,9 +38,9 @@ pub(super) fn run(args: &Demo, session: &mut Session) -> Result<()> {
         program: std::env::current_exe()?,
         directory: directory.path(),
     };
-    shell.say("# A virtual machine's disk, as QEMU and the clouds have them. What is in it?")?;
+    say("# A virtual machine's disk, as QEMU and the clouds have them. What is in it?")?;
     shell.run(&["info", IMAGE_NAME])?;
-    shell.say("# Its files, without root, without a mount:")?;
+    say("# Its files, without root, without a mount:")?;
     shell.run(&["tree", "-L", "2", "demo.qcow2:/etc"])?;
     shell.run(&["ls", "-l", "demo.qcow2:/"])?;
     shell.run(&["cat", "demo.qcow2:/etc/os-release"])?;
@@ -56,7 +56,7 @@ pub(super) fn run(args: &Demo, session: &mut Session) -> Result<()> {
     ])?;
     shell.run(&["cp", "-a", "demo.qcow2:/etc", "etc"])?;
     mount(&shell, session)?;
-    shell.say("# Now yours: diskfs info IMG, diskfs ls IMG:/, diskfs mount IMG DIR")
+    say("# Now yours: diskfs info IMG, diskfs ls IMG:/, diskfs mount IMG DIR")
 }
 
 fn unpack(path: &Path) -> Result<()> {
@@ -66,29 +66,35 @@ fn unpack(path: &Path) -> Result<()> {
 }
 
 #[cfg(not(feature = "fuse"))]
-fn mount(shell: &Shell<'_>, _: &mut Session) -> Result<()> {
-    shell.say("# (This diskfs was built without FUSE: no mount.)")
+fn mount(_: &Shell<'_>, _: &mut Session) -> Result<()> {
+    say("# (This diskfs was built without FUSE: no mount.)")
 }
 
 #[cfg(feature = "fuse")]
 fn mount(shell: &Shell<'_>, session: &mut Session) -> Result<()> {
     if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
         let reason = Error::from(error).reason();
-        return shell.say(&format!(
+        return say(&format!(
             "# (Not mounted: /dev/fuse can't be opened, {reason}.)"
         ));
     }
     std::fs::create_dir(shell.directory.join("mnt"))?;
-    shell.say("# The same as a mount:")?;
+    say("# The same as a mount:")?;
     if let Err(error) = shell.run(&["mount", IMAGE_NAME, "mnt"]) {
         let reason =
             "# (The mount failed; package fuse3 has fusermount3, which it needs without root.)";
         session.warn(&error.to_string());
-        return shell.say(reason);
+        return say(reason);
     }
     let read = shell.run_program("cat", &["mnt/etc/hostname"]);
     shell.run(&["umount", "mnt"])?;
     read
+}
+
+fn say(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}")?;
+    Ok(out.flush()?)
 }
 
 /// Runs commands as the user would, and prints them as the user would type them.
@@ -98,40 +104,22 @@ struct Shell<'a> {
 }
 
 impl Shell<'_> {
-    fn say(&self, text: &str) -> Result<()> {
-        let mut out = io::stdout().lock();
-        writeln!(out, "{text}")?;
-        Ok(out.flush()?)
-    }
-
     fn run(&self, arguments: &[&str]) -> Result<()> {
-        self.prompt("diskfs", arguments)?;
+        prompt("diskfs", arguments)?;
         self.wait(Command::new(&self.program), "diskfs", arguments)
     }
 
     #[cfg(feature = "fuse")]
     fn run_program(&self, program: &str, arguments: &[&str]) -> Result<()> {
-        self.prompt(program, arguments)?;
+        prompt(program, arguments)?;
         self.wait(Command::new(program), program, arguments)
-    }
-
-    fn prompt(&self, program: &str, arguments: &[&str]) -> Result<()> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,+=".contains(c);
-        let quoted = arguments
-            .iter()
-            .map(|argument| match argument.chars().all(plain) {
-                true => (*argument).to_owned(),
-                false => format!("'{argument}'"),
-            });
-        let line: Vec<String> = std::iter::once(program.to_owned()).chain(quoted).collect();
-        self.say(&format!("$ {}", line.join(" ")))
     }
 
     fn wait(&self, mut command: Command, program: &str, arguments: &[&str]) -> Result<()> {
         let arguments = arguments.iter().map(OsString::from);
         let status = command.args(arguments).current_dir(self.directory).status();
         let status = status.map_err(|e| Error::from(e).in_file(program))?;
-        self.say("")?;
+        say("")?;
         if status.success() {
             return Ok(());
         }
@@ -140,4 +128,17 @@ impl Shell<'_> {
             format!("`{program}` ended with {status}"),
         ))
     }
+}
+
+fn prompt(program: &str, arguments: &[&str]) -> Result<()> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,+=".contains(c);
+    let quoted = arguments.iter().map(|argument| {
+        if argument.chars().all(plain) {
+            (*argument).to_owned()
+        } else {
+            format!("'{argument}'")
+        }
+    });
+    let line: Vec<String> = std::iter::once(program.to_owned()).chain(quoted).collect();
+    say(&format!("$ {}", line.join(" ")))
 }

@@ -90,13 +90,16 @@ fn manifest(
     let filesystem = &place.filesystem;
     let start = match filesystem.resolve(&place.path, Follow::AllButLast) {
         Ok(start) => start,
-        Err(error) => return Ok(session.report(&error)),
+        Err(error) => {
+            session.report(&error);
+            return Ok(());
+        }
     };
     let walk = SortedWalk::new(filesystem.as_fs(), start);
     let threads = args.threads.map_or_else(pool::default_threads, usize::from);
     let work = |entry: diskfs::vfs::Result<_>| {
-        let entry = entry.map_err(|e| filesystem.in_image(e))?;
-        digest::hash(filesystem, entry)
+        let entry = entry.map_err(|e| filesystem.in_image(e.below(&place.path)))?;
+        digest::hash(filesystem, &place.path, entry)
     };
     pool::in_order(walk, threads, work, |hashed| {
         match hashed {
@@ -123,16 +126,13 @@ fn line(place: &Located, hashed: &Hashed) -> Vec<u8> {
     let _ = write!(
         text, // Writing to a String does not fail.
         "{}\t{}\t{:04o}\t{}\t{}\t{size}\t{}\t{}\t",
-        hashed.contents.as_ref().map_or_else(dash, |hash| hex(hash)),
+        hashed.contents.as_ref().map_or_else(dash, hex),
         mode::find_letter(m.file_type),
         m.permissions,
         m.uid,
         m.gid,
         time::decimal(m.modified),
-        hashed
-            .xattrs_hash()
-            .as_ref()
-            .map_or_else(dash, |hash| hex(hash)),
+        hashed.xattrs_hash().as_ref().map_or_else(dash, hex),
     );
     let mut line = text.into_bytes();
     line.extend_from_slice(&escape(&join(&place.path, &hashed.entry.path)));

@@ -1,5 +1,7 @@
 //! What `--help` says around the options: the commands by what they are for, and examples.
 
+use std::fmt::Write as _;
+
 use clap::{Command, CommandFactory};
 
 /// The commands by what they are for. A test holds that none is missing.
@@ -56,7 +58,15 @@ pub(crate) fn command() -> Command {
     let command = super::Cli::command();
     let list = groups(&command);
     command.help_template(format!(
-        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{list}{{options}}\n\n{{after-help}}\n"
+        "{{about}}
+
+{{usage-heading}} {{usage}}
+
+{list}Options:
+{{options}}
+
+{{after-help}}
+"
     ))
 }
 
@@ -74,7 +84,7 @@ fn groups(command: &Command) -> String {
                 None if *name == "help" => "Print help of a command".to_owned(),
                 None => continue,
             };
-            list.push_str(&format!("  {name:<12} {about}\n"));
+            let _ = writeln!(list, "  {name:<12} {about}"); // Writing to a String does not fail.
         }
         list.push('\n');
     }

@@ -10,11 +10,11 @@ use diskfs::{Filesystem, Result};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
-use super::session::{Located, Output, Session, stdout};
+use super::session::{Located, Output, Session, name_style, stdout};
 use super::show::json::{self, List, put_name};
 use super::show::name::{NameStyle, join};
 use super::show::owners::{Numeric, Owners};
-use super::show::table::{Align, lay_out};
+use super::show::table::{Align, lay_out_by};
 use super::show::{mode, size, time};
 use super::sorted_walk::{self, Child};
 
@@ -119,7 +119,7 @@ pub(super) fn run(args: &Ls, session: &mut Session) -> Result<()> {
         Output::Json => Sink::Json(List::begin(&mut out, session.command(), "entries")?),
         Output::Text => Sink::Text {
             out: &mut out,
-            style: session.name_style(NameStyle::Quoted),
+            style: name_style(NameStyle::Quoted),
             first: true,
         },
     };
@@ -130,7 +130,7 @@ pub(super) fn run(args: &Ls, session: &mut Session) -> Result<()> {
         match one_file(args, &place) {
             Ok(Some(line)) => {
                 let owners = args.owners(&place.filesystem);
-                sink.lines(args, &owners, b"", vec![line])?;
+                sink.lines(args, &owners, b"", &[line])?;
             }
             Ok(None) => directories.push(place),
             Err(error) => session.report(&error),
@@ -234,7 +234,10 @@ fn list(
     let mut visited = std::collections::HashSet::new();
     let root = match filesystem.resolve(&place.path, Follow::All) {
         Ok(inode) => inode,
-        Err(error) => return Ok(session.report(&error)),
+        Err(error) => {
+            session.report(&error);
+            return Ok(());
+        }
     };
     // Paths still to list, the next one last.
     let mut pending = vec![(place.path.clone(), heading.cloned(), root)];
@@ -270,7 +273,7 @@ fn list(
         }
         sink.heading(heading.as_deref())?;
         sink.total(args, &lines)?;
-        sink.lines(args, &owners, &path, lines)?;
+        sink.lines(args, &owners, &path, &lines)?;
     }
     Ok(())
 }
@@ -350,26 +353,20 @@ impl Sink<'_> {
         Ok(())
     }
 
-    fn lines(
-        &mut self,
-        args: &Ls,
-        owners: &Owners<'_>,
-        dir: &[u8],
-        lines: Vec<Line>,
-    ) -> Result<()> {
+    fn lines(&mut self, args: &Ls, owners: &Owners<'_>, dir: &[u8], lines: &[Line]) -> Result<()> {
         match self {
             Self::Json(list) => {
-                for line in &lines {
+                for line in lines {
                     list.push(&line_json(dir, line, owners))?;
                 }
             }
             Self::Text { out, style, first } => {
                 *first = false;
                 if args.long {
-                    out.write_all(&long_lines(args, owners, *style, &lines))?;
+                    out.write_all(&long_lines(args, owners, *style, lines))?;
                     return Ok(());
                 }
-                for line in &lines {
+                for line in lines {
                     if args.inode {
                         write!(out, "{} ", line.inode)?;
                     }
@@ -410,7 +407,8 @@ fn long_lines(args: &Ls, owners: &Owners<'_>, style: NameStyle, lines: &[Line]) 
         .map(|(line, m)| cells(args, owners, line, m))
         .collect();
     let skip = usize::from(!args.inode);
-    let table = lay_out(
+    let table = lay_out_by(
+        " ",
         &columns[skip..],
         &rows
             .iter()

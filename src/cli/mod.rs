@@ -53,17 +53,18 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// Progress of what takes longer than a second, on standard error
+    /// Progress of what takes longer than a second: auto, json or none
     #[arg(
         long,
         global = true,
         value_name = "HOW",
         default_value = "auto",
+        hide_default_value = true,
         hide_possible_values = true
     )]
     pub(crate) progress: ProgressMode,
 
-    /// Say what is done; twice for more (or set RUST_LOG)
+    /// Say what is done; twice for more (or set `RUST_LOG`)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }

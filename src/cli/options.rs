@@ -44,10 +44,7 @@ pub(crate) struct ImageArgs {
 impl ImageArgs {
     /// The options as the library takes them.
     pub(crate) fn open_options(&self) -> OpenOptions {
-        let allowed = self
-            .allow_backing
-            .iter()
-            .fold(Gate::default(), |gate, dir| gate.allow(dir));
+        let allowed = self.allow_backing.iter().fold(Gate::default(), Gate::allow);
         OpenOptions {
             format: self.format,
             snapshot: self.snapshot.clone(),

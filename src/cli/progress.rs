@@ -48,14 +48,15 @@ impl Progress {
         }
     }
 
-    /// So many files so far.
-    pub(crate) fn files(&self) -> u64 {
-        self.files
+    /// So many files and bytes so far.
+    pub(crate) fn done(&self) -> (u64, u64) {
+        (self.files, self.bytes)
     }
 
-    /// So many bytes so far.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+    /// So many files and bytes are done by now.
+    pub(crate) fn set(&mut self, files: u64, bytes: u64) {
+        (self.files, self.bytes) = (files, bytes);
+        self.update();
     }
 
     /// One more file is begun.

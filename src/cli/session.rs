@@ -153,14 +153,14 @@ impl Session {
         }
         located
     }
+}
 
-    /// How names are to be written to standard output.
-    pub(crate) fn name_style(&self, on_terminal: NameStyle) -> NameStyle {
-        if io::stdout().is_terminal() {
-            on_terminal
-        } else {
-            NameStyle::Raw
-        }
+/// How names are to be written to standard output.
+pub(crate) fn name_style(on_terminal: NameStyle) -> NameStyle {
+    if io::stdout().is_terminal() {
+        on_terminal
+    } else {
+        NameStyle::Raw
     }
 }
 
@@ -193,9 +193,11 @@ pub(crate) fn chain(error: &Error) -> String {
     let mut below = std::error::Error::source(error);
     while let Some(source) = below {
         let reason = source.to_string();
-        if !text.contains(&reason) {
+        // Rust's `No such file or directory (os error 2)` without its number.
+        let reason = reason.split(" (os error").next().unwrap_or_default();
+        if !text.contains(reason) {
             text.push_str(": ");
-            text.push_str(&reason);
+            text.push_str(reason);
         }
         below = source.source();
     }

@@ -75,9 +75,12 @@ pub(crate) struct SortedWalk<'a> {
     visited: HashSet<InodeNumber>,
 }
 
+/// Says which names are wanted.
+type NameFilter<'a> = Box<dyn Fn(&[u8]) -> bool + 'a>;
+
 /// Which names a walk comes by at all.
 struct Filter<'a> {
-    name: Box<dyn Fn(&[u8]) -> bool + 'a>,
+    name: NameFilter<'a>,
     directories_only: bool,
 }
 

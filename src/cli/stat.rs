@@ -9,7 +9,7 @@ use diskfs::vfs::{self, FileType, Follow, Metadata, Timestamp};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
-use super::session::{Located, Output, Session, stdout};
+use super::session::{Located, Output, Session, name_style, stdout};
 use super::show::json::{self, List, put_name};
 use super::show::name::NameStyle;
 use super::show::owners::{Numeric, Owners};
@@ -60,7 +60,7 @@ pub(super) fn run(args: &Stat, session: &mut Session) -> Result<()> {
             list.end()?;
         }
         Output::Text => {
-            let style = session.name_style(NameStyle::Quoted);
+            let style = name_style(NameStyle::Quoted);
             for place in places {
                 match facts(&place, follow) {
                     Ok(facts) => print(&mut out, style, &place, &facts)?,

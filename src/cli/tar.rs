@@ -15,7 +15,7 @@ use clap::Args;
 use diskfs::vfs::{FileType, Follow, InodeNumber};
 use diskfs::{Error, ErrorKind, Filesystem, Result};
 
-use super::copy::{self, Buffer};
+use super::copy::{self, Buffer, Source};
 use super::operand::Operand;
 use super::options::SourceArgs;
 use super::progress::Progress;
@@ -121,23 +121,25 @@ impl Packer {
         directory: InodeNumber,
     ) -> Result<()> {
         if args.members.is_empty() {
-            return self.pack_tree(session, b".", directory);
+            return self.pack_tree(session, b".", &place.path, directory);
         }
         for member in &args.members {
             let name = member.as_bytes();
             let path = join(&place.path, name.strip_prefix(b"/").unwrap_or(name));
             match self.filesystem.resolve(&path, Follow::AllButLast) {
-                Ok(start) => self.pack_tree(session, clean(name), start)?,
+                Ok(start) => self.pack_tree(session, clean(name), &path, start)?,
                 Err(error) => session.report(&error),
             }
         }
         Ok(())
     }
 
+    /// Packs what is at `base` in the image as `prefix`, with all below it.
     fn pack_tree(
         &mut self,
         session: &mut Session,
         prefix: &[u8],
+        base: &[u8],
         start: InodeNumber,
     ) -> Result<()> {
         let filesystem = self.filesystem.clone();
@@ -145,7 +147,7 @@ impl Packer {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(error) => {
-                    session.report(&filesystem.in_image(error));
+                    session.report(&filesystem.in_image(error.below(base)));
                     continue;
                 }
             };
@@ -154,8 +156,8 @@ impl Packer {
                 session.warn(&format!("{name}: a socket has no place in an archive"));
                 continue;
             }
-            let name = join(prefix, &entry.path);
-            match self.member(name, &entry) {
+            let (name, path) = (join(prefix, &entry.path), join(base, &entry.path));
+            match self.member(name, path, &entry) {
                 Ok(member) => self.pack(session, &member)?,
                 Err(error) => session.report(&error),
             }
@@ -164,10 +166,10 @@ impl Packer {
     }
 
     /// All of a file but its contents.
-    fn member(&mut self, name: Vec<u8>, entry: &Entry) -> Result<Member> {
+    fn member(&mut self, name: Vec<u8>, path: Vec<u8>, entry: &Entry) -> Result<Member> {
         let metadata = &entry.metadata;
         let fs = self.filesystem.as_fs();
-        let in_place = |e: diskfs::vfs::Error| self.filesystem.in_image(e.in_path(&name));
+        let in_place = |e: diskfs::vfs::Error| self.filesystem.in_image(e.in_path(&path));
         let target = match metadata.file_type {
             FileType::Symlink => Some(fs.read_link(metadata.inode).map_err(in_place)?),
             _ => None,
@@ -183,6 +185,7 @@ impl Packer {
         };
         let mut member = Member {
             name,
+            path,
             metadata: metadata.clone(),
             target,
             hard_link: None,
@@ -219,19 +222,17 @@ impl Packer {
         for run in runs {
             let (writer, progress) = (&mut self.writer, &mut self.progress);
             let mut write_error = None;
-            let copied = copy::range(
-                &self.filesystem,
-                member.metadata.inode,
-                *run,
-                &mut self.buffer,
-                |piece| {
-                    written += writer
-                        .write(piece)
-                        .inspect_err(|e| write_error = Some(e.kind()))?;
-                    progress.advance(piece.len() as u64);
-                    Ok(())
-                },
-            );
+            let source = Source {
+                filesystem: &self.filesystem,
+                inode: member.metadata.inode,
+                path: &member.path,
+            };
+            let copied = copy::range(source, *run, &mut self.buffer, |piece| {
+                let wrote = writer.write(piece);
+                written += wrote.inspect_err(|e| write_error = Some(e.kind()))?;
+                progress.advance(piece.len() as u64);
+                Ok(())
+            });
             match copied {
                 Ok(copied) if copied == run.1 => {}
                 Ok(_) => {
@@ -239,7 +240,7 @@ impl Packer {
                         diskfs::vfs::ErrorKind::Corrupt,
                         "file is shorter than its inode says; the rest is packed as zeroes",
                     );
-                    session.report(&self.filesystem.in_image(error.in_path(&member.name)));
+                    session.report(&self.filesystem.in_image(error.in_path(&member.path)));
                     break;
                 }
                 Err(error) if write_error.is_some() => return Err(error),

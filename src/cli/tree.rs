@@ -9,7 +9,7 @@ use diskfs::vfs::{FileType, Follow};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
-use super::session::{Located, Output, Session, stdout};
+use super::session::{Located, Output, Session, name_style, stdout};
 use super::show::json::{self, List, put_name};
 use super::show::name::{NameStyle, join};
 use super::sorted_walk::{Entry, SortedWalk};
@@ -61,16 +61,16 @@ pub(super) fn run(args: &Tree, session: &mut Session) -> Result<()> {
             visit(args, session, place, |entry, target| {
                 let mut object = json::metadata(&join(&place.path, &entry.path), &entry.metadata);
                 object.insert("depth".to_owned(), entry.depth.into());
-                target
-                    .into_iter()
-                    .for_each(|target| put_name(&mut object, "target", target));
+                if let Some(target) = target {
+                    put_name(&mut object, "target", target);
+                }
                 Ok(list.push(&object.into())?)
             })?;
         }
         list.end()?;
         return Ok(out.flush()?);
     }
-    let style = session.name_style(NameStyle::Escaped);
+    let style = name_style(NameStyle::Escaped);
     let mut count = Count::default();
     for place in &places {
         let mut trunks: Vec<&str> = Vec::new();
@@ -95,7 +95,10 @@ fn visit(
     let filesystem = &place.filesystem;
     let start = match filesystem.resolve(&place.path, Follow::All) {
         Ok(start) => start,
-        Err(error) => return Ok(session.report(&error)),
+        Err(error) => {
+            session.report(&error);
+            return Ok(());
+        }
     };
     let mut walk = SortedWalk::new(filesystem.as_fs(), start);
     walk.keep(|name| args.all || !name.starts_with(b"."), args.directories);
@@ -103,7 +106,7 @@ fn visit(
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
-                session.report(&filesystem.in_image(error));
+                session.report(&filesystem.in_image(error.below(&place.path)));
                 continue;
             }
         };
@@ -130,9 +133,7 @@ fn draw(
         out.write_all(&style.show(&place.typed))?;
     } else {
         trunks.truncate(entry.depth - 1);
-        trunks
-            .iter()
-            .try_for_each(|trunk| out.write_all(trunk.as_bytes()))?;
+        out.write_all(trunks.concat().as_bytes())?;
         let branch = if entry.last { LAST_BRANCH } else { BRANCH };
         out.write_all(branch.as_bytes())?;
         out.write_all(&style.show(entry.name()))?;

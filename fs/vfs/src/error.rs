@@ -110,6 +110,23 @@ impl Error {
         self
     }
 
+    /// Puts `dir` before the path: what a walk or a copy tells is relative to where it began.
+    #[must_use]
+    pub fn below(mut self, dir: impl AsRef<[u8]>) -> Self {
+        let mut path = dir.as_ref().to_vec();
+        match self.0.path.take() {
+            Some(rest) if !rest.is_empty() => {
+                if !path.is_empty() && !path.ends_with(b"/") {
+                    path.push(b'/');
+                }
+                path.extend_from_slice(&rest);
+            }
+            _ => {}
+        }
+        self.0.path = Some(path);
+        self
+    }
+
     /// The byte of the filesystem's device that it is about.
     #[must_use]
     pub fn at(mut self, offset: u64) -> Self {
@@ -243,5 +260,18 @@ mod tests {
             "/etc/x\u{fffd}: extent header has magic 0x0, not 0xf30a (inode 12, byte 0x1000)"
         );
         assert_eq!(e.kind().errno(), 117);
+    }
+
+    #[test]
+    fn a_relative_path_goes_below_where_it_began() {
+        let at = |path: &str, dir: &str| {
+            let error = Error::from(ErrorKind::Io).in_path(path).below(dir);
+            String::from_utf8(error.path().unwrap().to_vec()).unwrap()
+        };
+        assert_eq!(at("a/b", "/etc"), "/etc/a/b");
+        assert_eq!(at("a", "/"), "/a");
+        assert_eq!(at("", "/etc"), "/etc");
+        let pathless = Error::from(ErrorKind::Io).below("/etc");
+        assert_eq!(pathless.path(), Some(&b"/etc"[..]));
     }
 }

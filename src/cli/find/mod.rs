@@ -15,7 +15,7 @@ use diskfs::{Error, Filesystem, Result};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
-use super::session::{Located, Output, Session, stdout};
+use super::session::{Located, Output, Session, name_style, stdout};
 use super::show::json::{self, List, put_name};
 use super::show::name::{NameStyle, join};
 use super::show::time;
@@ -83,7 +83,7 @@ pub(super) fn run(args: &Find, session: &mut Session) -> Result<()> {
             list.end()?;
         }
         Output::Text => {
-            let style = session.name_style(NameStyle::Escaped);
+            let style = name_style(NameStyle::Escaped);
             search(session, &place, &expression, &context, |found, action| {
                 Ok(printf::perform(action, found, &context, style, &mut out)?)
             })?;
@@ -107,7 +107,7 @@ fn search(
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
-                session.report(&filesystem.in_image(error));
+                session.report(&filesystem.in_image(error.below(&place.path)));
                 continue;
             }
         };
@@ -147,7 +147,6 @@ fn visit(
 ) -> Result<Outcome> {
     let found = Found {
         path: join(&place.path, &entry.path),
-        start: &place.path,
         entry,
     };
     let mut outcome = Outcome::default();

@@ -15,8 +15,6 @@ use crate::cli::show::{mode, time};
 pub(super) struct Found<'a> {
     /// Its path in the image.
     pub(super) path: Vec<u8>,
-    /// The path where the search began.
-    pub(super) start: &'a [u8],
     pub(super) entry: &'a WalkEntry,
 }
 

@@ -156,11 +156,10 @@ impl Test {
         let (digits, unit_bytes) = match word {
             [digits @ .., b'c'] => (digits, 1),
             [digits @ .., b'w'] => (digits, 2),
-            [digits @ .., b'b'] => (digits, 512),
             [digits @ .., b'k'] => (digits, 1 << 10),
             [digits @ .., b'M'] => (digits, 1 << 20),
             [digits @ .., b'G'] => (digits, 1 << 30),
-            digits => (digits, 512),
+            [digits @ .., b'b'] | digits => (digits, 512),
         };
         let units = Number::parse(digits)?;
         Ok(Self::Size { units, unit_bytes })

@@ -6,7 +6,7 @@ use diskfs::vfs::FileType;
 use diskfs::{Filesystem, Result};
 use sha2::{Digest, Sha256};
 
-use crate::cli::copy::{self, Buffer};
+use crate::cli::copy::{self, Buffer, Source};
 use crate::cli::show::name::join;
 use crate::cli::sorted_walk::Entry;
 
@@ -39,19 +39,25 @@ impl Hashed {
 }
 
 /// Reads and hashes a file.
-pub(super) fn hash(filesystem: &Filesystem, entry: Entry) -> Result<Hashed> {
+pub(super) fn hash(filesystem: &Filesystem, start: &[u8], entry: Entry) -> Result<Hashed> {
     thread_local! {
         /// One for each thread, for all the files that it hashes.
         static BUFFER: RefCell<Buffer> = RefCell::new(Buffer::default());
     }
     let inode = entry.metadata.inode;
-    let in_place = |e: diskfs::vfs::Error| filesystem.in_image(e.in_path(join(b"", &entry.path)));
+    let path = join(start, &entry.path);
+    let in_place = |e: diskfs::vfs::Error| filesystem.in_image(e.in_path(&path));
     let mut hasher = Sha256::new();
     let whole = (0, entry.metadata.size_bytes);
     let contents = match entry.metadata.file_type {
         FileType::Regular => {
             BUFFER.with_borrow_mut(|buffer| {
-                copy::range(filesystem, inode, whole, buffer, |piece| {
+                let file = Source {
+                    filesystem,
+                    inode,
+                    path: &path,
+                };
+                copy::range(file, whole, buffer, |piece| {
                     hasher.update(piece);
                     Ok(())
                 })

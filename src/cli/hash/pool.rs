@@ -91,7 +91,7 @@ mod tests {
     fn results_come_in_order_whoever_is_first() {
         for threads in [1, 2, 7] {
             let slow_first = |n: u64| {
-                if n % 100 == 0 {
+                if n.is_multiple_of(100) {
                     thread::sleep(std::time::Duration::from_millis(1));
                 }
                 n * 2

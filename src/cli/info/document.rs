@@ -33,7 +33,7 @@ fn image(description: &Description) -> Value {
     let fields = [
         (
             "format",
-            description.format.map(|format| format.name()).into(),
+            description.format.map(diskfs::Format::name).into(),
         ),
         ("probed", description.probed.into()),
         ("virtual_size_bytes", description.virtual_size_bytes.into()),

@@ -33,10 +33,12 @@ pub(super) fn text(disk: &Disk, volumes: &[VolumeReport]) -> String {
 /// One `name: value` to a line, with the values in a column.
 fn fields(rows: &[(&str, String)], indent: usize) -> String {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 1;
-    let line = |(name, value): &(&str, String)| {
-        format!("{:indent$}{:width$} {value}\n", "", format!("{name}:"))
-    };
-    rows.iter().map(line).collect()
+    let mut out = String::new();
+    for (name, value) in rows {
+        // Writing to a String does not fail.
+        let _ = writeln!(out, "{:indent$}{:width$} {value}", "", format!("{name}:"));
+    }
+    out
 }
 
 fn image(description: &Description, indent: usize) -> String {
@@ -109,11 +111,11 @@ fn qcow2_fields(qcow2: &Qcow2Details) -> Vec<(&'static str, String)> {
 
 /// Rows as a table, `indent` spaces in.
 fn indented(align: &[Align], rows: &[Vec<String>], indent: usize) -> String {
-    let table = lay_out(align, rows);
-    table
-        .lines()
-        .map(|line| format!("{:indent$}{line}\n", ""))
-        .collect()
+    let mut out = String::new();
+    for line in lay_out(align, rows).lines() {
+        let _ = writeln!(out, "{:indent$}{line}", "");
+    }
+    out
 }
 
 fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {

@@ -10,6 +10,11 @@ pub(crate) enum Align {
 /// Lays out `rows` (the first is the heading) with two spaces between columns and none at the end
 /// of a line.
 pub(crate) fn lay_out(align: &[Align], rows: &[Vec<String>]) -> String {
+    lay_out_by("  ", align, rows)
+}
+
+/// The same, with `gap` between columns.
+pub(crate) fn lay_out_by(gap: &str, align: &[Align], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
@@ -28,7 +33,7 @@ pub(crate) fn lay_out(align: &[Align], rows: &[Vec<String>]) -> String {
                     Align::Right => format!("{pad}{cell}"),
                 }
             });
-        let line = cells.collect::<Vec<_>>().join("  ");
+        let line = cells.collect::<Vec<_>>().join(gap);
         out.push_str(line.trim_end());
         out.push('\n');
     }

@@ -20,7 +20,10 @@ const NAME_BYTES: usize = 100;
 /// A file to be packed.
 #[derive(Debug)]
 pub(super) struct Member {
+    /// The name in the archive.
     pub(super) name: Vec<u8>,
+    /// The path in the image.
+    pub(super) path: Vec<u8>,
     pub(super) metadata: Metadata,
     /// Of a symlink.
     pub(super) target: Option<Vec<u8>>,
@@ -53,12 +56,11 @@ impl Records {
 impl Member {
     /// How many bytes follow the header.
     pub(super) fn stored_bytes(&self) -> u64 {
-        match (&self.hard_link, self.metadata.file_type, &self.sparse) {
-            (Some(_), _, _) => 0,
-            (None, FileType::Regular, Some(sparse)) => sparse.stored_bytes(),
-            (None, FileType::Regular, None) => self.metadata.size_bytes,
-            _ => 0,
+        if self.hard_link.is_some() || self.metadata.file_type != FileType::Regular {
+            return 0;
         }
+        let sparse = self.sparse.as_ref().map(Sparse::stored_bytes);
+        sparse.unwrap_or(self.metadata.size_bytes)
     }
 
     /// Writes the pax header, when something needs it, and the header itself.
@@ -144,7 +146,7 @@ impl Member {
         match &self.sparse {
             // Who does not know sparse files gets one with this name, and loses none.
             Some(_) if self.hard_link.is_none() => {
-                set_name(&mut header, b"GNUSparseFile.0/", &self.name)
+                set_name(&mut header, b"GNUSparseFile.0/", &self.name);
             }
             _ => set_name(&mut header, b"", &self.stored_name()),
         }

@@ -1,6 +1,8 @@
 //! Files with holes, as GNU tar stores them in pax archives (GNU tar manual, "Storing Sparse Files",
 //! PAX format version 1.0): a list of runs, padded to a block, before the data.
 
+use std::fmt::Write as _;
+
 use diskfs::vfs::{self, FileExtentKind, FsRead, Metadata};
 
 use super::writer::BLOCK_BYTES;
@@ -82,7 +84,9 @@ impl Sparse {
         let tail = (end < self.size_bytes).then_some((self.size_bytes, 0));
         let runs = self.runs.iter().copied().chain(tail);
         let mut text = format!("{}\n", runs.clone().count());
-        runs.for_each(|(offset, len)| text.push_str(&format!("{offset}\n{len}\n")));
+        for (offset, len) in runs {
+            let _ = write!(text, "{offset}\n{len}\n"); // Writing to a String does not fail.
+        }
         let mut bytes = text.into_bytes();
         bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
         bytes

@@ -182,7 +182,11 @@ impl Seen {
         self.by_age.retain(|&other| other != dir);
         for file in listing.files {
             // A file of several names may be listed elsewhere since.
-            if self.places.get(&file.inode).is_some_and(|place| place.dir == dir) {
+            if self
+                .places
+                .get(&file.inode)
+                .is_some_and(|place| place.dir == dir)
+            {
                 self.places.remove(&file.inode);
             }
         }
@@ -315,7 +319,10 @@ mod tests {
         let mut seen = listed(0..5, 10);
         seen.list(DIR, 77, &files(5..10, 10));
         seen.read(InodeNumber(3));
-        assert_eq!(numbers(&seen.read(InodeNumber(4))), (5..10).collect::<Vec<_>>());
+        assert_eq!(
+            numbers(&seen.read(InodeNumber(4))),
+            (5..10).collect::<Vec<_>>()
+        );
         seen.list(DIR, 0, &files(0..5, 10));
         seen.read(InodeNumber(0));
         assert_eq!(numbers(&seen.read(InodeNumber(1))), [2, 3, 4]);
@@ -329,12 +336,23 @@ mod tests {
         let mut seen = Seen::default();
         for dir in 0..10 {
             let from = dir * 20_000;
-            seen.list(InodeNumber(1 << 40 | dir), 0, &files(from..from + 20_000, 10));
+            seen.list(
+                InodeNumber(1 << 40 | dir),
+                0,
+                &files(from..from + 20_000, 10),
+            );
         }
         assert!(seen.places.len() <= KNOWN_FILES_MAX);
         assert_eq!(seen.listings.len(), seen.by_age.len());
-        let known: usize = seen.listings.values().map(|listing| listing.files.len()).sum();
+        let known: usize = seen
+            .listings
+            .values()
+            .map(|listing| listing.files.len())
+            .sum();
         assert_eq!(known, seen.places.len());
-        assert!(!seen.places.contains_key(&InodeNumber(0)), "the oldest is forgotten");
+        assert!(
+            !seen.places.contains_key(&InodeNumber(0)),
+            "the oldest is forgotten"
+        );
     }
 }
