@@ -14,6 +14,7 @@ use crate::bytes::join64;
 use crate::checksum::{ChecksumSeed, crc32c};
 use crate::error::{Corrupt, Result, Structure, Unsupported, device_failed, malformed};
 use crate::features::{Compatible, Features, Incompatible, ReadOnlyCompatible};
+use crate::htree::Algorithm;
 
 use raw::RawSuperblock;
 
@@ -57,11 +58,11 @@ pub(crate) struct Superblock {
     pub(crate) overhead_clusters: u32,
     pub(crate) uuid: [u8; 16],
     pub(crate) label: [u8; 16],
-    pub(crate) journal_uuid: [u8; 16],
     /// The inode of the internal journal; 0 without one.
     pub(crate) journal_inode: u32,
     pub(crate) hash_seed: [u32; 4],
-    pub(crate) default_hash_version: u8,
+    /// The hash of directories that have no index yet; `None` for one that takes a key.
+    pub(crate) default_hash: Option<Algorithm>,
     pub(crate) hash_signedness: HashSignedness,
     /// The seed of all checksums; `None` without `metadata_csum`.
     pub(crate) checksum_seed: Option<ChecksumSeed>,
@@ -160,10 +161,9 @@ impl Superblock {
             overhead_clusters: raw.s_overhead_clusters.get(),
             uuid: raw.s_uuid,
             label: raw.s_volume_name,
-            journal_uuid: raw.s_journal_uuid,
             journal_inode: raw.s_journal_inum.get(),
             hash_seed: raw.s_hash_seed.map(zerocopy::little_endian::U32::get),
-            default_hash_version: raw.s_def_hash_version,
+            default_hash: default_hash(raw),
             hash_signedness: hash_signedness(raw),
             checksum_seed,
             value_seed: seed(raw, features),
@@ -211,9 +211,10 @@ impl Superblock {
     fn check_group_sizes(&self, raw: &RawSuperblock) -> Result<()> {
         // A bitmap is one block: its bits bound how much a group can have.
         let bits = self.block_size.bytes().wrapping_mul(8);
-        let clusters = match self.features.has(ReadOnlyCompatible::BIGALLOC) {
-            true => raw.s_clusters_per_group.get(),
-            false => self.blocks_per_group,
+        let clusters = if self.features.has(ReadOnlyCompatible::BIGALLOC) {
+            raw.s_clusters_per_group.get()
+        } else {
+            self.blocks_per_group
         };
         let blocks = u64::from(clusters).wrapping_shl(self.cluster_ratio_bits);
         if clusters == 0 || clusters > bits || u64::from(self.blocks_per_group) != blocks {
@@ -249,11 +250,6 @@ impl Superblock {
         Ok(())
     }
 
-    /// Whether metadata carries CRC-32C checksums.
-    pub(crate) fn has_metadata_checksums(&self) -> bool {
-        self.checksum_seed.is_some()
-    }
-
     /// The seed of the checksums of everything that belongs to one inode.
     pub(crate) fn inode_checksum_seed(&self, inode: u32, generation: u32) -> Option<ChecksumSeed> {
         Some(self.checksum_seed?.of_inode(inode, generation))
@@ -272,6 +268,13 @@ impl Superblock {
         self.block_size
             .bytes()
             .wrapping_shr(u32::from(self.descriptor_size).trailing_zeros())
+    }
+
+    /// Which block of the descriptor table speaks of a group, and the position in it.
+    pub(crate) fn descriptor_place(&self, group: u32) -> (u32, u32) {
+        let per_block = self.descriptors_per_block();
+        let nth = group.wrapping_shr(per_block.trailing_zeros());
+        (nth, group & per_block.wrapping_sub(1))
     }
 
     /// The blocks of one group's inode table.
@@ -433,9 +436,10 @@ fn cluster_ratio_bits(raw: &RawSuperblock, features: Features) -> Result<u32> {
 
 /// A block count: its upper half counts with `64bit` only.
 fn wide(features: Features, high: u32, low: u32) -> u64 {
-    match features.has(Incompatible::SIXTY_FOUR_BIT) {
-        true => join64(high, low),
-        false => u64::from(low),
+    if features.has(Incompatible::SIXTY_FOUR_BIT) {
+        join64(high, low)
+    } else {
+        u64::from(low)
     }
 }
 
@@ -483,6 +487,15 @@ fn hash_signedness(raw: &RawSuperblock) -> HashSignedness {
         HashSignedness::Unsigned
     } else {
         HashSignedness::Signed
+    }
+}
+
+fn default_hash(raw: &RawSuperblock) -> Option<Algorithm> {
+    match raw.s_def_hash_version {
+        0 => Some(Algorithm::Legacy),
+        1 => Some(Algorithm::HalfMd4),
+        2 => Some(Algorithm::Tea),
+        _ => None,
     }
 }
 

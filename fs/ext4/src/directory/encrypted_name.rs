@@ -8,7 +8,8 @@ use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
 
-use crate::htree;
+use crate::features::Compatible;
+use crate::htree::{HashSeed, Hasher};
 use crate::inode::{Inode, InodeFlags};
 use crate::volume::Volume;
 
@@ -25,16 +26,30 @@ pub(super) fn shown<'a>(volume: &Volume, directory: &Inode, name: &'a [u8]) -> C
     Cow::Owned(encode(dir_hash(volume, directory, name), name))
 }
 
-/// The two words that the kernel finds the entry by: of the directory's hash when it lists by hash.
+/// The two words that the kernel finds the entry by. It lists a directory by hash when that has an
+/// index or is small enough not to need one yet; else the words are zero.
 fn dir_hash(volume: &Volume, directory: &Inode, name: &[u8]) -> [u32; 2] {
-    let _ = (volume, directory, name, htree::Directory::LEVELS_MAX);
-    [0, 0]
+    let superblock = &volume.superblock;
+    let by_hash = superblock.features.has(Compatible::DIR_INDEX)
+        && (directory.has(InodeFlags::INDEX)
+            || superblock.block_size.blocks_for(directory.size_bytes) == 1);
+    match superblock.default_hash {
+        Some(algorithm) if by_hash => {
+            let hasher = Hasher {
+                algorithm,
+                sign: superblock.hash_signedness,
+                seed: HashSeed::new(superblock.hash_seed),
+            };
+            let (hash, minor) = hasher.hash_and_minor(name);
+            [hash.0, minor]
+        }
+        _ => [0, 0],
+    }
 }
 
 fn encode(hash: [u32; 2], name: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(192);
-    bytes.extend(hash[0].to_le_bytes());
-    bytes.extend(hash[1].to_le_bytes());
+    bytes.extend(hash.iter().flat_map(|word| word.to_le_bytes()));
     match name.split_at_checked(PLAIN_BYTES) {
         Some((plain, rest)) if !rest.is_empty() => {
             bytes.extend(plain);

@@ -120,7 +120,9 @@ mod tests {
     use super::*;
     use crate::superblock::tests::sample;
 
-    fn parse(bytes: &[u8]) -> Result<(u32, Vec<u8>, Option<FileType>, usize), &'static str> {
+    type Parsed = (u32, Vec<u8>, Option<FileType>, usize);
+
+    fn parse(bytes: &[u8]) -> Result<Parsed, &'static str> {
         let superblock = Superblock::parse(&sample(), 4 << 20).unwrap();
         let entry = Entry::parse(&superblock, bytes, 0)?;
         Ok((entry.inode, entry.name.to_vec(), entry.file_type, entry.end))

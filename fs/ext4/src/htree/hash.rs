@@ -80,6 +80,17 @@ impl Hasher {
         })
     }
 
+    /// The hash of `name`, and the second word that tells apart names of the same hash while the
+    /// kernel lists a directory.
+    pub(crate) fn hash_and_minor(&self, name: &[u8]) -> (NameHash, u32) {
+        let minor = match self.algorithm {
+            Algorithm::Legacy => 0,
+            Algorithm::HalfMd4 => self.fold(name, 32, half_md4)[2],
+            Algorithm::Tea => self.fold(name, 16, tea)[1],
+        };
+        (self.hash(name), minor)
+    }
+
     /// Runs `transform` over the name, `step` bytes at a time; each time it sees the words of
     /// what is left of the name.
     fn fold(

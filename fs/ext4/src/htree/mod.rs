@@ -22,5 +22,5 @@ mod dx_tail;
 mod hash;
 mod lookup;
 
-pub(crate) use hash::HashSeed;
+pub(crate) use hash::{Algorithm, HashSeed, Hasher};
 pub(crate) use lookup::{Blocks, Directory, Outcome, is_index_block, lookup, verify};
