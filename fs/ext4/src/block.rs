@@ -89,11 +89,6 @@ impl BlockSize {
     pub(crate) fn blocks_for(self, size_bytes: u64) -> u64 {
         size_bytes.div_ceil(u64::from(self.bytes()))
     }
-
-    /// The offset within a block of byte `offset`.
-    pub(crate) fn offset_within(self, offset: u64) -> u64 {
-        offset & u64::from(self.bytes().wrapping_sub(1))
-    }
 }
 
 #[cfg(test)]
@@ -116,6 +111,5 @@ mod tests {
         assert_eq!(size.file_block_at(8191), Some(FileBlock(1)));
         assert_eq!(size.file_block_at(1 << 44), None);
         assert_eq!(size.blocks_for(4097), 2);
-        assert_eq!(size.offset_within(4097), 1);
     }
 }

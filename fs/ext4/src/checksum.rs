@@ -36,7 +36,7 @@ pub(crate) fn crc16(crc: u16, bytes: &[u8]) -> u16 {
     bytes.iter().fold(crc, |crc, &byte| {
         (0..8).fold(crc ^ u16::from(byte), |crc, _| {
             let carry = crc & 1;
-            (crc >> 1) ^ (0xa001 * carry)
+            (crc >> 1) ^ 0xa001u16.wrapping_mul(carry)
         })
     })
 }

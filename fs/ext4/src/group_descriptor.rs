@@ -17,6 +17,7 @@ use crate::volume::Volume;
 
 /// The first half, which every descriptor has.
 #[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[expect(clippy::struct_field_names, reason = "the specification's names")]
 #[repr(C)]
 struct RawGroupDescriptor {
     bg_block_bitmap_lo: U32,
@@ -68,11 +69,11 @@ impl GroupDescriptor {
     /// Reads and checks the descriptor of a group.
     pub(crate) fn read(volume: &Volume, group: u32) -> Result<Self> {
         let superblock = &volume.superblock;
-        let per_block = superblock.descriptors_per_block().max(1);
-        let block = table_block(superblock, group.wrapping_div(per_block));
+        let (nth, position) = superblock.descriptor_place(group);
+        let block = table_block(superblock, nth);
         let bytes = volume.block(Key::group_descriptors(block))?;
         let size = usize::from(superblock.descriptor_size);
-        let offset = index(group.wrapping_rem(per_block)).saturating_mul(size);
+        let offset = index(position).saturating_mul(size);
         match part(&bytes, offset, size) {
             Some(descriptor) => Self::parse(superblock, group, descriptor),
             None => Err(malformed(
@@ -162,20 +163,21 @@ pub(crate) fn has_superblock(superblock: &Superblock, group: u32) -> bool {
 }
 
 fn is_power_of(mut number: u32, base: u32) -> bool {
-    while number > 1 && number.wrapping_rem(base) == 0 {
-        number = number.wrapping_div(base);
+    while let (Some(0), Some(quotient)) = (number.checked_rem(base), number.checked_div(base))
+        && number > 1
+    {
+        number = quotient;
     }
     number == 1
 }
 
 /// How many blocks of the descriptor table (or of a copy of it) a group holds.
 pub(crate) fn table_blocks_in_group(superblock: &Superblock, group: u32) -> u64 {
-    let per_block = superblock.descriptors_per_block().max(1);
+    let per_block = superblock.descriptors_per_block();
     let meta_bg = superblock.features.has(Incompatible::META_BG);
-    let nth = group.wrapping_div(per_block);
+    let (nth, position) = superblock.descriptor_place(group);
     if meta_bg && nth >= superblock.first_meta_bg {
-        let place = group.wrapping_rem(per_block);
-        return u64::from(place <= 1 || place.saturating_add(1) == per_block);
+        return u64::from(position <= 1 || position.saturating_add(1) == per_block);
     }
     if !has_superblock(superblock, group) {
         return 0;
@@ -183,7 +185,10 @@ pub(crate) fn table_blocks_in_group(superblock: &Superblock, group: u32) -> u64 
     u64::from(if meta_bg {
         superblock.first_meta_bg
     } else {
-        superblock.groups_count.div_ceil(per_block)
+        superblock
+            .descriptor_place(superblock.groups_count.saturating_sub(1))
+            .0
+            .saturating_add(1)
     })
 }
 

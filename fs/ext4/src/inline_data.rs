@@ -8,7 +8,7 @@ use crate::inode::Inode;
 use crate::xattr;
 
 /// What follows behind `i_block`; empty without any.
-pub(crate) fn behind_block<'a>(inode: &'a Inode) -> Result<&'a [u8]> {
+pub(crate) fn behind_block(inode: &Inode) -> Result<&[u8]> {
     Ok(xattr::inline_data(inode)?.unwrap_or_default())
 }
 

@@ -110,14 +110,11 @@ fn piece_at(volume: &Volume, place: Place) -> Result<(Piece, usize)> {
     let superblock = &volume.superblock;
     let table = GroupDescriptor::read(volume, place.group)?.inode_table;
     let block_bytes = superblock.block_size.bytes();
-    let per_piece = PIECE_BYTES
-        .max(block_bytes)
-        .wrapping_shr(superblock.block_size.bits());
-    let block = index(place.offset.wrapping_shr(superblock.block_size.bits()));
-    let first = u32::try_from(block)
-        .unwrap_or(u32::MAX)
-        .wrapping_div(per_piece)
-        .saturating_mul(per_piece);
+    let bits = superblock.block_size.bits();
+    // A power of two, as both of them are.
+    let per_piece = PIECE_BYTES.max(block_bytes).wrapping_shr(bits);
+    let block = u32::try_from(place.offset.wrapping_shr(bits)).unwrap_or(u32::MAX);
+    let first = block & !per_piece.wrapping_sub(1);
     let left = superblock.inode_table_blocks().saturating_sub(first);
     let piece = Piece {
         first: table.after(u64::from(first)),

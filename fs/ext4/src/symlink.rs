@@ -2,7 +2,7 @@
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Symbolic Links".
 
-use crate::bytes::index;
+use crate::bytes::{index, len_u64};
 use crate::contents;
 use crate::error::{Corrupt, InInode, Result, Structure, Unsupported};
 use crate::features::Incompatible;
@@ -42,7 +42,8 @@ pub(crate) fn target(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
 /// Whether the target is in `i_block`: there are no blocks besides the one of attributes. Where
 /// attributes can have inodes of their own their blocks count, too, and the size alone decides.
 fn is_short(volume: &Volume, inode: &Inode) -> bool {
-    if inode.has(InodeFlags::INLINE_DATA) {
+    // A target that fills all of `i_block` has no room for the NUL that ends it in memory.
+    if inode.has(InodeFlags::INLINE_DATA) || inode.size_bytes >= len_u64(inode.block.len()) {
         return false;
     }
     let superblock = &volume.superblock;

@@ -6,7 +6,7 @@ use diskfs_block::BlockRead;
 use quick_cache::sync::Cache;
 
 use crate::block::FsBlock;
-use crate::bytes::{index, len_u64};
+use crate::bytes::index;
 use crate::error::{InInode, Result, device_failed};
 use crate::file_blocks::FileMaps;
 use crate::inode::Inode;
@@ -102,10 +102,5 @@ impl Volume {
         let size = self.superblock.block_size;
         self.device
             .will_need(size.byte_of(first), size.bytes_of(len_blocks));
-    }
-
-    /// The filesystem's block size as a length of file contents.
-    pub(crate) fn block_bytes(&self) -> u64 {
-        len_u64(self.superblock.block_size.len())
     }
 }

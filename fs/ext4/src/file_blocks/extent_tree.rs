@@ -30,6 +30,7 @@ const WRITTEN_LEN_MAX: u16 = 1 << 15;
 
 /// `struct ext4_extent_header`.
 #[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[expect(clippy::struct_field_names, reason = "the specification's names")]
 #[repr(C)]
 struct RawHeader {
     eh_magic: U16,
@@ -41,6 +42,7 @@ struct RawHeader {
 
 /// `struct ext4_extent`.
 #[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[expect(clippy::struct_field_names, reason = "the specification's names")]
 #[repr(C)]
 struct RawExtent {
     ee_block: U32,
@@ -51,6 +53,7 @@ struct RawExtent {
 
 /// `struct ext4_extent_idx`.
 #[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[expect(clippy::struct_field_names, reason = "the specification's names")]
 #[repr(C)]
 struct RawIndex {
     ei_block: U32,

@@ -8,6 +8,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 /// 1024 bytes at byte 1024 of the device.
 #[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[expect(clippy::struct_field_names, reason = "the specification's names")]
 #[repr(C)]
 pub(super) struct RawSuperblock {
     pub(super) s_inodes_count: U32,

@@ -14,6 +14,7 @@ use crate::superblock::Superblock;
 use crate::volume::Volume;
 
 #[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[expect(clippy::struct_field_names, reason = "the specification's names")]
 #[repr(C)]
 struct RawHeader {
     h_magic: U32,

@@ -7,6 +7,7 @@ use crate::bytes::{index, le32, part};
 use crate::error::{Result, Structure, malformed};
 
 #[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[expect(clippy::struct_field_names, reason = "the specification's names")]
 #[repr(C)]
 struct RawEntry {
     e_name_len: u8,

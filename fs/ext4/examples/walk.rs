@@ -1,0 +1,150 @@
+//! Prints a manifest of all files of an ext4 image: `walk IMAGE [stat|list|read]`.
+//!
+//! With `stat` it only walks and counts, with `read` it also reads all files: for measuring.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Instant;
+
+use diskfs_block::{BlockRead, File};
+use diskfs_ext4::{Ext4, Options};
+use diskfs_vfs::{FileType, FsRead, InodeNumber, Metadata};
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn main() -> Outcome {
+    let mut args = std::env::args().skip(1);
+    let image = args.next().ok_or("usage: walk IMAGE [stat|list|read]")?;
+    let mode = args.next().unwrap_or_else(|| "list".to_owned());
+    let start = Instant::now();
+    let device: Arc<dyn BlockRead> = Arc::new(File::open(&image)?);
+    let fs = Ext4::open(device, &Options::default())?;
+    let opened = start.elapsed();
+    let mut walk = Walk {
+        fs: &fs,
+        mode,
+        out: std::io::BufWriter::new(std::io::stdout().lock()),
+        files: 0,
+        bytes: 0,
+        buf: vec![0; 1 << 20],
+    };
+    walk.directory(fs.root(), b"")?;
+    let (files, bytes) = (walk.files, walk.bytes);
+    writeln!(
+        std::io::stderr(),
+        "{files} files, {bytes} bytes; open {opened:?}, all {:?}; {:?}",
+        start.elapsed(),
+        fs.statistics()?
+    )?;
+    Ok(())
+}
+
+struct Walk<'a, W> {
+    fs: &'a Ext4,
+    mode: String,
+    out: W,
+    files: u64,
+    bytes: u64,
+    buf: Vec<u8>,
+}
+
+impl<W: Write> Walk<'_, W> {
+    fn directory(&mut self, inode: InodeNumber, path: &[u8]) -> Outcome {
+        let entries = self.fs.read_dir(inode, 0)?.collect::<Result<Vec<_>, _>>()?;
+        let inodes: Vec<_> = entries.iter().map(|entry| entry.inode).collect();
+        self.fs.will_need_metadata(&inodes);
+        for entry in entries {
+            if entry.name == b"." || entry.name == b".." {
+                continue;
+            }
+            let path = [path, b"/", &entry.name].concat();
+            let metadata = self.fs.metadata(entry.inode)?;
+            self.files += 1;
+            self.file(&path, &metadata)?;
+            if metadata.is_dir() {
+                self.directory(entry.inode, &path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, path: &[u8], metadata: &Metadata) -> Outcome {
+        match self.mode.as_str() {
+            "stat" => Ok(()),
+            "read" => self.contents(metadata).map(|_| ()),
+            _ => self.line(path, metadata),
+        }
+    }
+
+    fn line(&mut self, path: &[u8], m: &Metadata) -> Outcome {
+        let time = |t: diskfs_vfs::Timestamp| format!("{}.{:09}", t.seconds, t.nanoseconds);
+        let device = m
+            .device
+            .map_or_else(|| "-".to_owned(), |d| format!("{}:{}", d.major, d.minor));
+        let sum = self.contents(m).unwrap_or_else(|e| format!("{e}"));
+        let link = match m.file_type {
+            FileType::Symlink => self
+                .fs
+                .read_link(m.inode)
+                .unwrap_or_else(|e| e.to_string().into()),
+            _ => Vec::new(),
+        };
+        let mut xattrs = Vec::new();
+        for name in self.fs.list_xattrs(m.inode)? {
+            let value = self
+                .fs
+                .xattr(m.inode, &name)?
+                .ok_or("listed but not there")?;
+            xattrs.push(format!("{}={}", name.escape_ascii(), hex(&value)));
+        }
+        xattrs.sort();
+        writeln!(
+            self.out,
+            "{} {} {:o} {} {}:{} {} {} {} {} {} {device} {sum} {} [{}]",
+            path.escape_ascii(),
+            m.inode,
+            m.mode(),
+            m.links,
+            m.uid,
+            m.gid,
+            m.size_bytes,
+            m.allocated_bytes / 512,
+            time(m.accessed),
+            time(m.modified),
+            time(m.changed),
+            link.escape_ascii(),
+            xattrs.join(",")
+        )?;
+        Ok(())
+    }
+
+    /// A sum of the contents (FNV-1a), and a count of what was read.
+    fn contents(&mut self, m: &Metadata) -> Result<String, Box<dyn std::error::Error>> {
+        if m.file_type != FileType::Regular {
+            return Ok("-".to_owned());
+        }
+        let mut sum = 0xcbf2_9ce4_8422_2325_u64;
+        let mut offset = 0;
+        loop {
+            let n = self.fs.read_at(m.inode, offset, &mut self.buf)?;
+            if n == 0 {
+                return Ok(format!("{sum:016x}"));
+            }
+            offset += n as u64;
+            self.bytes += n as u64;
+            if self.mode == "list" {
+                for &byte in &self.buf[..n] {
+                    sum = (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+                }
+            }
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
+    let digits = bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+    digits.collect()
+}
