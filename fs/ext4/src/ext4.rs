@@ -8,6 +8,7 @@ use diskfs_vfs::{
     Result, Statistics,
 };
 
+use crate::bytes::len_u64;
 use crate::contents;
 use crate::directory;
 use crate::error::{InInode, Unsupported};
@@ -142,10 +143,15 @@ impl FsRead for Ext4 {
 
     fn metadata(&self, inode: InodeNumber) -> Result<Metadata> {
         let found = self.inode(inode)?;
-        found.metadata(&self.volume.superblock).ok_or_else(|| {
+        let mut metadata = found.metadata(&self.volume.superblock).ok_or_else(|| {
             let mode = "its mode tells no type of file";
             Error::new(ErrorKind::Corrupt, mode).in_inode(inode)
-        })
+        })?;
+        if metadata.file_type == FileType::Symlink && metadata.flags.encrypted {
+            // The size is that of what `read_link` gives.
+            metadata.size_bytes = len_u64(symlink::target(&self.volume, &found)?.len());
+        }
+        Ok(metadata)
     }
 
     fn read_at(&self, inode: InodeNumber, offset: u64, buf: &mut [u8]) -> Result<usize> {

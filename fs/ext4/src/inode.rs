@@ -217,12 +217,15 @@ fn size_bytes(
         file_type == Some(FileType::Regular) || superblock.features.has(Incompatible::LARGE_DIR);
     let high = if is_wide { raw.i_size_high.get() } else { 0 };
     let size = join64(high, raw.i_size_lo.get());
-    if i64::try_from(size).is_err() {
+    // A block's number within a file has 32 bits: what lies past that no extent or map reaches, and
+    // reading it would be zeroes for hours.
+    let size_max = superblock.block_size.bytes_of(1 << 32);
+    if size > size_max {
         return Err(Corrupt::Field {
             structure: Structure::Inode(number),
             field: "i_size",
             value: size,
-            range: "below 2^63",
+            range: "at most 2^32 blocks",
         }
         .into());
     }

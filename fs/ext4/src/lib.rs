@@ -26,6 +26,7 @@ mod inode;
 mod inode_table;
 mod journal;
 mod metadata_cache;
+mod no_key_name;
 mod recovery;
 mod statistics;
 mod superblock;

@@ -2,21 +2,30 @@
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Symbolic Links".
 
-use crate::bytes::{index, len_u64};
+use crate::bytes::{index, le16, len_u64, part};
 use crate::contents;
-use crate::error::{Corrupt, InInode, Result, Structure, Unsupported};
+use crate::error::{Corrupt, InInode, Result, Structure, malformed};
 use crate::features::Incompatible;
 use crate::inode::{Inode, InodeFlags};
+use crate::no_key_name;
 use crate::volume::Volume;
 
 /// The longest target, `PATH_MAX`: no system call makes a longer one.
 const SIZE_MAX_BYTES: u64 = 4096;
 
-/// The target, up to the first NUL as the kernel reads it.
+/// The target, up to the first NUL as the kernel reads it; an encrypted one in the form without the
+/// key.
 pub(crate) fn target(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
+    let mut target = stored(volume, inode)?;
     if inode.has(InodeFlags::ENCRYPT) {
-        return Err(Unsupported::Encrypted).in_inode(inode.number);
+        return without_key(inode, &target);
     }
+    let len = target.iter().position(|&byte| byte == 0);
+    target.truncate(len.unwrap_or(target.len()));
+    Ok(target)
+}
+
+fn stored(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
     let size = inode.size_bytes;
     if size == 0 || size > SIZE_MAX_BYTES {
         return Err(Corrupt::Field {
@@ -34,9 +43,20 @@ pub(crate) fn target(volume: &Volume, inode: &Inode) -> Result<Vec<u8>> {
             contents::read(volume, inode, 0, &mut target)?;
         }
     }
-    let len = target.iter().position(|&byte| byte == 0);
-    target.truncate(len.unwrap_or(target.len()));
     Ok(target)
+}
+
+/// `struct fscrypt_symlink_data`: 16 bits of length, and the ciphertext.
+fn without_key(inode: &Inode, stored: &[u8]) -> Result<Vec<u8>> {
+    const LENGTH_BYTES: usize = 2;
+    let len = le16(stored, 0).map_or(0, usize::from);
+    match part(stored, LENGTH_BYTES, len) {
+        Some(ciphertext) if len > 0 => Ok(no_key_name::encode([0, 0], ciphertext)),
+        _ => {
+            let problem = "its encrypted target is cut short";
+            Err(malformed(Structure::Inode(inode.number), problem)).in_inode(inode.number)
+        }
+    }
 }
 
 /// Whether the target is in `i_block`: there are no blocks besides the one of attributes. Where
