@@ -1,0 +1,129 @@
+//! Runs cases, and says how each went.
+
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use diskfs_block::BlockRead;
+use diskfs_fuzz::Target;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::{Arguments, Run, allocator};
+
+/// How long one case may take. Of the processor's time, so that a busy machine makes no findings.
+const MAX_TIME: Duration = Duration::from_secs(1);
+
+/// How much memory one case may take besides the image.
+const MAX_MEMORY_BYTES: usize = 64 << 20;
+
+/// Says which case is next, runs it, and says what was wrong, until the time is over. The parent
+/// reads it all.
+pub(crate) fn run(run: &Run, arguments: &Arguments) {
+    let panics = keep_panics();
+    let end = Instant::now().checked_add(Duration::from_secs(arguments.seconds.min(1 << 30)));
+    let mut out = std::io::stdout().lock();
+    let last = arguments.first.saturating_add(arguments.cases);
+    for number in arguments.first..last {
+        if end.is_some_and(|end| Instant::now() >= end) {
+            break;
+        }
+        // Nobody listens any more: nothing is left to do.
+        if writeln!(out, "case {number}").is_err() {
+            return;
+        }
+        let case = run.case(number);
+        let device: Arc<dyn BlockRead> = Arc::new(case.image);
+        if let Err(finding) = check(case.target, &panics, || case.target.run(&device))
+            && writeln!(out, "finding {number} {finding}").is_err()
+        {
+            return;
+        }
+    }
+    let _ = writeln!(out, "done");
+}
+
+/// Runs an image that was kept.
+pub(crate) fn replay(target: Target, data: &[u8]) -> ExitCode {
+    let started = Instant::now();
+    let panics = keep_panics();
+    let device = diskfs_fuzz::device(data);
+    let result = check(target, &panics, || target.run(&device));
+    let mut out = std::io::stdout().lock();
+    let time = started.elapsed();
+    match result {
+        Ok(()) => {
+            let _ = writeln!(out, "nothing wrong ({time:?})");
+            ExitCode::SUCCESS
+        }
+        Err(finding) => {
+            let _ = writeln!(out, "{finding} ({time:?})");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn check(target: Target, panics: &Mutex<String>, run: impl FnOnce()) -> Result<(), String> {
+    let before = allocator::begin();
+    let started = cpu_time();
+    let outcome = catch_unwind(AssertUnwindSafe(run));
+    let time = cpu_time().saturating_sub(started);
+    let memory = allocator::peak().saturating_sub(before);
+    if outcome.is_err() {
+        let message = std::mem::take(&mut *panics.lock().unwrap_or_else(PoisonError::into_inner));
+        return Err(format!("{}: panic: {message}", target.name()));
+    }
+    if time > MAX_TIME {
+        return Err(format!(
+            "{}: slow: {time:?} of processor time",
+            target.name()
+        ));
+    }
+    if memory > MAX_MEMORY_BYTES {
+        return Err(format!("{}: memory: {} MiB", target.name(), memory >> 20));
+    }
+    Ok(())
+}
+
+/// What all threads of this process used.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Keeps what panics say instead of printing it: the parent tells each once.
+fn keep_panics() -> Arc<Mutex<String>> {
+    let kept = Arc::new(Mutex::new(String::new()));
+    let keep = Arc::clone(&kept);
+    std::panic::set_hook(Box::new(move |panic| {
+        let text = panic.to_string().replace('\n', " ");
+        *keep.lock().unwrap_or_else(PoisonError::into_inner) = text;
+    }));
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One after the other, because time and memory are the whole process's.
+    #[test]
+    fn notices_panics_time_and_memory() {
+        let panics = keep_panics();
+        let check = |run: fn()| check(Target::Probe, &panics, run);
+        assert_eq!(check(|| {}), Ok(()));
+        let finding = check(|| panic!("on {}", "purpose")).unwrap_err();
+        assert!(finding.starts_with("probe: panic: panicked at src/bin/smoke/child.rs:"));
+        assert!(finding.ends_with("on purpose"), "{finding}");
+        let flood = || drop(std::hint::black_box(vec![1_u8; MAX_MEMORY_BYTES + 4096]));
+        assert_eq!(check(flood).unwrap_err(), "probe: memory: 64 MiB");
+        let spin = || {
+            let end = cpu_time() + MAX_TIME + Duration::from_millis(10);
+            while cpu_time() < end {}
+        };
+        assert!(check(spin).unwrap_err().starts_with("probe: slow: 1."));
+        let _ = std::panic::take_hook();
+    }
+}

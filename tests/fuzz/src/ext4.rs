@@ -1,0 +1,78 @@
+//! ext2, ext3 and ext4.
+
+use std::sync::Arc;
+
+use diskfs_block::BlockRead;
+use diskfs_ext4::{Ext4, Options};
+use diskfs_vfs::{FileType, FsRead, InodeNumber};
+
+/// Files that are looked at. The fixtures have fewer, but for the large directories.
+const MAX_FILES: usize = 400;
+
+/// Runs of a file that are looked at.
+const MAX_RUNS: usize = 300;
+
+/// The whole tree: metadata, attributes, contents.
+pub(crate) fn walk(device: &Arc<dyn BlockRead>) {
+    let options = Options {
+        cache_bytes: 4 << 20,
+    };
+    let Ok(fs) = Ext4::open(Arc::clone(device), &options) else {
+        return;
+    };
+    let _ = format!("{:?}", fs.identity());
+    let _ = fs.statistics();
+    let mut buf = vec![0; 32 << 10];
+    for entry in diskfs_vfs::walk(&fs, fs.root()).take(MAX_FILES) {
+        let Ok(entry) = entry else {
+            continue;
+        };
+        look(&fs, entry.inode, entry.metadata.file_type, &mut buf);
+    }
+    // Numbers that no name leads to.
+    for number in [0, 1, 3, 7, 8, 11, 12, 1000, u64::from(u32::MAX), u64::MAX] {
+        let _ = fs.metadata(InodeNumber(number));
+    }
+}
+
+fn look(fs: &Ext4, inode: InodeNumber, file_type: FileType, buf: &mut [u8]) {
+    for name in fs.list_xattrs(inode).unwrap_or_default() {
+        let _ = fs.xattr(inode, &name);
+    }
+    let _ = fs.xattr(inode, b"user.none");
+    match file_type {
+        FileType::Symlink => {
+            let _ = fs.read_link(inode);
+        }
+        FileType::Directory => look_up(fs, inode),
+        _ => read(fs, inode, buf),
+    }
+}
+
+fn look_up(fs: &Ext4, dir: InodeNumber) {
+    let _ = fs.lookup(dir, b"no such name");
+    let _ = fs.lookup(dir, &[0xff; 255]);
+    let Ok(entries) = fs.read_dir(dir, 0) else {
+        return;
+    };
+    let mut cookie = 0;
+    for entry in entries.take(40).flatten() {
+        cookie = entry.cookie;
+        let _ = fs.lookup(dir, &entry.name);
+    }
+    if let Ok(mut rest) = fs.read_dir(dir, cookie) {
+        let _ = rest.next();
+    }
+}
+
+fn read(fs: &Ext4, inode: InodeNumber, buf: &mut [u8]) {
+    let size = fs.metadata(inode).map_or(0, |metadata| metadata.size_bytes);
+    for offset in [0, size / 2, size.saturating_sub(4096), u64::MAX - 1] {
+        let _ = fs.read_at(inode, offset, buf);
+    }
+    if let Ok(extents) = fs.extents_of(inode, 0) {
+        for extent in extents.take(MAX_RUNS).flatten() {
+            let _ = fs.read_at(inode, extent.offset, &mut buf[..4096]);
+        }
+    }
+}

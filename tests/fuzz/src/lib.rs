@@ -1,0 +1,107 @@
+//! What the fuzzers call: one function for each parser, which takes any bytes and comes back.
+//!
+//! Each opens what the bytes are as an image, and asks all that a user could ask of it, within
+//! bounds. They check nothing but that an answer comes: a panic, a loop or a flood of memory is the
+//! bug. What the bytes mean is for the oracle tests.
+//!
+//! * `cargo fuzz run qcow2 --fuzz-dir tests/fuzz --features libfuzzer` (nightly) looks for inputs
+//!   by coverage;
+//! * `cargo run --release --manifest-path tests/fuzz/Cargo.toml --bin smoke -- --seconds 60` mutates
+//!   the fixtures; it needs nothing but a stable compiler.
+//!
+//! An input is an image, or a [`Sparse`] one: the fixtures are mebibytes of zeroes with a few blocks
+//! in them, and a fuzzer shall not spend its time in the zeroes.
+
+mod ext4;
+mod image;
+pub mod mutate;
+pub mod seeds;
+mod sparse;
+mod tables;
+
+use std::sync::Arc;
+
+use diskfs_block::{BlockRead, Memory};
+
+pub use sparse::Sparse;
+
+/// A function to be fuzzed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// Everything that tells what a disk is.
+    Probe,
+    /// A qcow2 image: headers, tables, snapshots, clusters.
+    Qcow2,
+    /// A GPT, with right checksums.
+    Gpt,
+    /// Any partition table, as it is.
+    Mbr,
+    /// An ext2, ext3 or ext4 filesystem: its whole tree, contents and attributes.
+    Ext4Walk,
+}
+
+impl Target {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Probe,
+        Self::Qcow2,
+        Self::Gpt,
+        Self::Mbr,
+        Self::Ext4Walk,
+    ];
+
+    /// The name, as `cargo fuzz` has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Probe => "probe",
+            Self::Qcow2 => "qcow2",
+            Self::Gpt => "gpt",
+            Self::Mbr => "mbr",
+            Self::Ext4Walk => "ext4_walk",
+        }
+    }
+
+    /// Runs it on a device.
+    pub fn run(self, device: &Arc<dyn BlockRead>) {
+        match self {
+            Self::Probe => image::probe(device),
+            Self::Qcow2 => image::qcow2(device),
+            Self::Gpt => tables::gpt(device),
+            Self::Mbr => tables::mbr(device),
+            Self::Ext4Walk => ext4::walk(device),
+        }
+    }
+}
+
+/// The device that an input stands for.
+pub fn device(data: &[u8]) -> Arc<dyn BlockRead> {
+    match Sparse::from_input(data) {
+        Some(sparse) => Arc::new(sparse),
+        None => Arc::new(Memory::new(data)),
+    }
+}
+
+/// [`Target::Probe`] on an input.
+pub fn probe(data: &[u8]) {
+    Target::Probe.run(&device(data));
+}
+
+/// [`Target::Qcow2`] on an input.
+pub fn qcow2(data: &[u8]) {
+    Target::Qcow2.run(&device(data));
+}
+
+/// [`Target::Gpt`] on an input.
+pub fn gpt(data: &[u8]) {
+    Target::Gpt.run(&device(data));
+}
+
+/// [`Target::Mbr`] on an input.
+pub fn mbr(data: &[u8]) {
+    Target::Mbr.run(&device(data));
+}
+
+/// [`Target::Ext4Walk`] on an input.
+pub fn ext4_walk(data: &[u8]) {
+    Target::Ext4Walk.run(&device(data));
+}

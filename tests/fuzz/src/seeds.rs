@@ -1,0 +1,182 @@
+//! The images that mutations begin with.
+
+use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use diskfs_block::BlockRead;
+
+use crate::{Sparse, Target};
+
+/// An image, the target that it is for, and where that reads it.
+#[derive(Debug, Clone)]
+pub struct Seed {
+    /// The fixture's name, with what was done to it.
+    pub name: String,
+    /// What it is to be given to.
+    pub target: Target,
+    /// The image.
+    pub image: Sparse,
+    /// Ranges that the target reads in a run on the image as it is: its metadata, for the most
+    /// part. Offset and length in bytes.
+    pub touched: Vec<(u64, u64)>,
+}
+
+/// Images larger than this are left out: nearly all that they hold is contents.
+const MAX_KEPT_BYTES: u64 = 8 << 20;
+
+/// All seeds that the compressed images in `directory` give, in the order of their names; and a
+/// few that no tool makes.
+pub fn load(directory: &Path) -> Result<Vec<Seed>> {
+    let entries = std::fs::read_dir(directory).with_context(|| directory.display().to_string())?;
+    let mut paths: Vec<_> = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()?;
+    paths.sort();
+    let mut seeds = tiny();
+    for path in paths {
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        let Some(name) = file.strip_suffix(".zst") else {
+            continue;
+        };
+        let image = decompress(&path).with_context(|| path.display().to_string())?;
+        if image.kept_bytes() <= MAX_KEPT_BYTES {
+            seeds.extend(of_fixture(name, &image));
+        }
+    }
+    for seed in &mut seeds {
+        seed.touched = touched(seed);
+    }
+    Ok(seeds)
+}
+
+fn decompress(path: &Path) -> Result<Sparse> {
+    let mut decoder = zstd::Decoder::new(std::fs::File::open(path)?)?;
+    let mut sparse = Sparse::zeroes(0);
+    let mut block = Vec::new();
+    for number in 0.. {
+        block.clear();
+        decoder.by_ref().take(4096).read_to_end(&mut block)?;
+        sparse.set_len(number * 4096 + block.len() as u64);
+        sparse.put(number, &block);
+        if block.len() < 4096 {
+            break;
+        }
+    }
+    Ok(sparse)
+}
+
+/// By what the image is, not what it is called.
+fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
+    let targets: &[Target] = match () {
+        () if image.byte(0) == b'Q' && image.byte(3) == 0xfb => &[Target::Qcow2, Target::Probe],
+        () if image.byte(1080) == 0x53 && image.byte(1081) == 0xef => &[Target::Ext4Walk],
+        () => &[Target::Gpt, Target::Mbr, Target::Probe],
+    };
+    let seed = |target, name: String, image: &Sparse| Seed {
+        name,
+        target,
+        image: image.clone(),
+        touched: Vec::new(),
+    };
+    let mut seeds: Vec<Seed> = targets
+        .iter()
+        .map(|&target| seed(target, name.to_owned(), image))
+        .collect();
+    if targets == [Target::Ext4Walk] {
+        let bare = without_checksums(image);
+        seeds.push(seed(
+            Target::Ext4Walk,
+            format!("{name} without checksums"),
+            &bare,
+        ));
+    }
+    seeds
+}
+
+/// The same filesystem with the features of checksums taken out of the superblock: else a mutation
+/// gets no further than the first checksum.
+fn without_checksums(image: &Sparse) -> Sparse {
+    const INCOMPAT: u64 = 1024 + 0x60;
+    const RO_COMPAT: u64 = 1024 + 0x64;
+    let mut bare = image.clone();
+    // metadata_csum_seed, bit 13.
+    bare.write(INCOMPAT + 1, &[image.byte(INCOMPAT + 1) & !0x20]);
+    // gdt_csum, bit 4, and metadata_csum, bit 10.
+    bare.write(RO_COMPAT, &[image.byte(RO_COMPAT) & !0x10]);
+    bare.write(RO_COMPAT + 1, &[image.byte(RO_COMPAT + 1) & !0x04]);
+    bare
+}
+
+/// Next to nothing, for everyone.
+fn tiny() -> Vec<Seed> {
+    let mut mbr = Sparse::zeroes(1 << 20);
+    mbr.write(446 + 4, &[0x05, 0, 0, 0, 1, 0, 0, 0, 0xff, 7, 0, 0]);
+    mbr.write(510, &[0x55, 0xaa]);
+    mbr.write(512 + 446 + 4, &[0x83, 0, 0, 0, 1, 0, 0, 0, 9]);
+    mbr.write(512 + 446 + 20, &[0x05, 0, 0, 0, 20, 0, 0, 0, 9]);
+    mbr.write(1022, &[0x55, 0xaa]);
+    let mut qcow2 = Sparse::zeroes(8192);
+    qcow2.write(0, b"QFI\xfb\0\0\0\x02");
+    qcow2.write(
+        20,
+        &[0, 0, 0, 9, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4],
+    );
+    qcow2.write(46, &[2, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 1]);
+    let of = |target: Target, name: &str, image: &Sparse| Seed {
+        name: name.to_owned(),
+        target,
+        image: image.clone(),
+        touched: Vec::new(),
+    };
+    let empty = Sparse::zeroes(4096);
+    let mut seeds = vec![
+        of(Target::Mbr, "tiny mbr", &mbr),
+        of(Target::Qcow2, "tiny qcow2", &qcow2),
+    ];
+    seeds.extend(Target::ALL.map(|target| of(target, "zeroes", &empty)));
+    seeds
+}
+
+/// A device that remembers what was read.
+#[derive(Debug)]
+struct Recording {
+    inner: Sparse,
+    reads: Mutex<Vec<(u64, u64)>>,
+}
+
+impl BlockRead for Recording {
+    fn size_bytes(&self) -> u64 {
+        self.inner.size_bytes()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> diskfs_block::Result<()> {
+        let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
+        reads.push((offset, buf.len() as u64));
+        drop(reads);
+        self.inner.read_at(offset, buf)
+    }
+}
+
+/// Where the target reads, without reads that are too long for metadata, and in order, so that the
+/// same image gives the same whatever the threads did.
+fn touched(seed: &Seed) -> Vec<(u64, u64)> {
+    let device = Arc::new(Recording {
+        inner: seed.image.clone(),
+        reads: Mutex::default(),
+    });
+    // A seed that panics is a finding of its own case; here it only has nothing more to tell.
+    let watched: Arc<dyn BlockRead> = Arc::<Recording>::clone(&device);
+    let _ = catch_unwind(AssertUnwindSafe(|| seed.target.run(&watched)));
+    let mut reads = device
+        .reads
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
+    reads.retain(|&(_, len)| len > 0 && len <= 64 << 10);
+    reads.sort_unstable();
+    reads.dedup();
+    reads
+}

@@ -1,0 +1,72 @@
+//! Partition tables.
+
+use std::sync::Arc;
+
+use diskfs_block::{BlockRead, BlockWrite, Overlay};
+use diskfs_volume::{SectorSize, read_table, read_table_with};
+
+/// Any table, as it is.
+pub(crate) fn mbr(device: &Arc<dyn BlockRead>) {
+    follow(device);
+    let _ = read_table_with(&**device, SectorSize::B4096);
+}
+
+/// With the checksums of each GPT made right, which no mutation would hit.
+pub(crate) fn gpt(device: &Arc<dyn BlockRead>) {
+    let size_bytes = device.size_bytes();
+    let sealed = Overlay::in_memory(Arc::clone(device), 1 << 20);
+    for sector in [512_u64, 4096] {
+        for offset in [
+            sector,
+            (size_bytes / sector)
+                .saturating_sub(1)
+                .saturating_mul(sector),
+        ] {
+            // A device too small for a header has none to seal.
+            let _ = seal(&sealed, offset, sector);
+        }
+    }
+    let _ = sealed.write_at(510, &[0x55, 0xaa]);
+    let sealed: Arc<dyn BlockRead> = Arc::new(sealed);
+    follow(&sealed);
+}
+
+fn follow(device: &Arc<dyn BlockRead>) {
+    let Ok(Some(table)) = read_table(&**device) else {
+        return;
+    };
+    for partition in &table.partitions {
+        let _ = (partition.type_name(), partition.uuid(), partition.name());
+        if let Ok(slice) = partition.open(Arc::clone(device)) {
+            let last = slice.size_bytes() - 1;
+            slice
+                .read_at(last, &mut [0])
+                .expect("an opened partition can be read");
+        }
+    }
+}
+
+/// Makes a header's checksums right: of its entries, as far as they are a sane number, and its own.
+fn seal(device: &dyn BlockWrite, offset: u64, sector: u64) -> diskfs_block::Result<()> {
+    let mut header = vec![0; usize::try_from(sector).unwrap_or(512)];
+    device.read_at(offset, &mut header)?;
+    let number = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
+    let lba = u64::from_le_bytes(header[72..80].try_into().expect("eight bytes"));
+    let array_bytes = u64::from(number(80)).saturating_mul(u64::from(number(84)));
+    if array_bytes <= 1 << 20 {
+        let mut array = vec![0; usize::try_from(array_bytes).unwrap_or(0)];
+        if device
+            .read_at(lba.saturating_mul(sector), &mut array)
+            .is_ok()
+        {
+            header[88..92].copy_from_slice(&crc32fast::hash(&array).to_le_bytes());
+        }
+    }
+    let size = u32::from_le_bytes(header[12..16].try_into().expect("four bytes")) as usize;
+    header[16..20].fill(0);
+    if let Some(covered) = header.get(..size) {
+        let crc = crc32fast::hash(covered);
+        header[16..20].copy_from_slice(&crc.to_le_bytes());
+    }
+    device.write_at(offset, &header)
+}
