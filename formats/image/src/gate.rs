@@ -134,6 +134,7 @@ impl Request<'_> {
             format!("{} `{}`: {}", self.role, self.shown_name(), what.reason()),
         )
         .in_file(self.image)
+        .hint("put it there, or have the image name another with `qemu-img rebase -u`")
     }
 
     fn outside(&self, real: &Path) -> Error {

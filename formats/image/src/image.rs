@@ -9,12 +9,15 @@ use crate::description::Description;
 use crate::map::Map;
 use crate::node::Node;
 use crate::open::{Opener, Source};
-use crate::{CheckReport, ImageSpec, OpenOptions};
+use crate::{CheckReport, Gate, ImageSpec, OpenOptions};
 
 /// An image, open for reading, with every file that it is made of.
 ///
 /// Reads are parallel. The files stay open and locked until the image and every
 /// [`device`](Self::device) of it are dropped.
+///
+/// Compressed clusters are decompressed by threads that belong to the image, so a process that
+/// forks opens its images afterwards.
 #[derive(Debug)]
 pub struct Image {
     node: Arc<Node>,
@@ -50,8 +53,8 @@ impl Image {
     }
 
     /// Opens an image that is not a file by itself: in memory, behind a network, inside another
-    /// image. There is nothing to lock, and files that it names are looked for in the current
-    /// directory, if the gate is open at all.
+    /// image. There is nothing to lock, and as there is no directory that it is in, the gate is
+    /// closed: an image that names another file is refused.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -62,7 +65,11 @@ impl Image {
             allocated_bytes: None,
             warnings: Vec::new(),
         };
-        Opener::new(options)?
+        let options = OpenOptions {
+            gate: Gate::closed(),
+            ..options.clone()
+        };
+        Opener::new(&options)?
             .open_source(&source)
             .map(Self::from_parts)
     }

@@ -39,6 +39,11 @@ pub struct Map {
     pending: Option<MapEntry>,
 }
 
+/// Pieces that are merged into one entry: 512 TiB of a plain disk at QEMU's default cluster size.
+/// Tables can map an endless disk to the same few clusters; this way an entry comes up now and
+/// then, and the caller can stop.
+const MERGE_MAX: u32 = 1 << 20;
+
 impl Map {
     pub(crate) const fn new(node: Arc<Node>) -> Self {
         Self {
@@ -66,7 +71,10 @@ impl Map {
         let Some(mut entry) = self.next_unmerged()? else {
             return Ok(None);
         };
-        while let Some(next) = self.next_unmerged()? {
+        for _ in 0..MERGE_MAX {
+            let Some(next) = self.next_unmerged()? else {
+                break;
+            };
             if !entry.goes_on_with(&next) {
                 self.pending = Some(next);
                 break;

@@ -12,8 +12,8 @@ use crate::qcow2::units::HostOffset;
 
 /// QEMU's limit (specification, "Bitmaps extension").
 const BITMAPS_MAX: u32 = 65535;
-/// The whole directory: QEMU's number of bitmaps at 256 bytes each.
-const DIRECTORY_MAX_BYTES: u64 = 16 << 20;
+/// The whole directory: QEMU's number of bitmaps, at 128 bytes each.
+const DIRECTORY_MAX_BYTES: u64 = 8 << 20;
 /// QEMU's limit (specification, "Bitmap directory").
 const NAME_MAX_BYTES: u16 = 1023;
 

@@ -287,6 +287,15 @@ impl<'a> Runs<'a> {
         Ok(Some(run))
     }
 
+    /// `first` and all runs that are left.
+    pub(crate) fn collect_after(mut self, first: Run) -> Result<Vec<Run>> {
+        let mut all = vec![first];
+        while let Some(run) = self.next_run()? {
+            all.push(run);
+        }
+        Ok(all)
+    }
+
     fn next_unmerged(&mut self) -> Result<Option<Run>> {
         if let Some(run) = self.pending.take() {
             return Ok(Some(run));

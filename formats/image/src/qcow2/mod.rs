@@ -16,6 +16,8 @@ mod header_extensions;
 mod l1_entry;
 mod l2_entry;
 mod mapping;
+#[cfg(test)]
+mod mapping_tests;
 mod reader;
 mod refcounts;
 mod snapshot_table;

@@ -24,16 +24,52 @@ pub(crate) struct Reader {
 /// How many runs one call looks at to have them read ahead. More would be looked up twice for
 /// nothing, if the caller does not come that far.
 const AHEAD_RUNS_MAX: usize = 1024;
+/// How far one call looks ahead. Tables can map an endless disk to the same few clusters, so the
+/// number of runs alone bounds nothing.
+const AHEAD_MAX_BYTES: u64 = 256 << 20;
+/// A run of less than a page is not worth a system call of its own to have it read ahead.
+const ADVISE_MIN_BYTES: u64 = 4096;
 
 impl Reader {
     /// Fills `buf` with the guest's bytes at `offset`; the caller has checked the range.
     pub(crate) fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let mut at = GuestOffset(offset);
+        let at = GuestOffset(offset);
+        let len_bytes = to_u64(buf.len());
+        let mut runs = Runs::new(&self.mapping, at, len_bytes);
+        match runs.next_run()? {
+            None => Ok(()),
+            Some(run) if run.len_bytes >= len_bytes => self.read_runs(at, &[run], buf),
+            Some(first) => {
+                let runs = runs.collect_after(first)?;
+                self.advise(at, &runs);
+                self.read_runs(at, &runs, buf)
+            }
+        }
+    }
+
+    /// Has the files below begin with all runs but the first, so that a disk works on them side by
+    /// side while the first is read.
+    fn advise(&self, start: GuestOffset, runs: &[Run]) {
+        let mut at = start;
+        for (index, run) in runs.iter().enumerate() {
+            if index > 0 && run.len_bytes >= ADVISE_MIN_BYTES {
+                match run.kind {
+                    RunKind::Data(host) => self.data.will_need(host.0, run.len_bytes),
+                    RunKind::Unallocated(_) => self.backing_will_need(at, *run),
+                    // Compressed clusters have readers of their own.
+                    RunKind::Zero(_) | RunKind::Compressed(_) => {}
+                }
+            }
+            at = at.plus(run.len_bytes);
+        }
+    }
+
+    fn read_runs(&self, start: GuestOffset, runs: &[Run], buf: &mut [u8]) -> Result<()> {
+        let mut at = start;
         let mut rest = buf;
-        let mut runs = Runs::new(&self.mapping, at, to_u64(rest.len()));
         // Compressed clusters in a row, whose bytes are the first of `rest`.
         let mut batch = Batch::default();
-        while let Some(run) = runs.next_run()? {
+        for run in runs {
             if let RunKind::Compressed(cluster) = run.kind {
                 batch.push(cluster, self.offset_in_cluster(at), run.len_bytes);
             } else {
@@ -122,7 +158,7 @@ impl Reader {
     /// ones decompressed into the cache.
     pub(crate) fn will_need(&self, offset: u64, len_bytes: u64) {
         let mut at = GuestOffset(offset);
-        let mut runs = Runs::new(&self.mapping, at, len_bytes);
+        let mut runs = Runs::new(&self.mapping, at, len_bytes.min(AHEAD_MAX_BYTES));
         let mut compressed = Vec::new();
         for _ in 0..AHEAD_RUNS_MAX {
             // Errors come up again, with their place, in the read that follows.

@@ -13,8 +13,9 @@ use crate::qcow2::not_found;
 use crate::qcow2::table_reader::TableReader;
 use crate::qcow2::units::HostOffset;
 
-/// The whole table: QEMU's limit of 65536 snapshots at 256 bytes each. QEMU itself goes to 64 MiB.
-const TABLE_MAX_BYTES: u64 = 16 << 20;
+/// The whole table: QEMU's limit of 65536 snapshots, at 128 bytes each; most take 80. QEMU's own
+/// limit is 64 MiB, which is too much memory for names.
+const TABLE_MAX_BYTES: u64 = 8 << 20;
 /// Extra data of one entry: QEMU's limit.
 const EXTRA_MAX_BYTES: u32 = 1024;
 

@@ -1,0 +1,156 @@
+//! The mapping beside a model that looks at one sector at a time.
+
+use std::sync::Arc;
+
+use diskfs_block::{BlockRead, Memory};
+use proptest::prelude::*;
+
+use crate::{Format, Image, OpenOptions};
+
+/// 2 L2 tables of 64 clusters of 512 bytes, the second not full.
+const CLUSTER: usize = 512;
+const CLUSTERS: usize = 100;
+const SIZE: usize = CLUSTERS * CLUSTER - 17;
+
+/// How a guest cluster is stored.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Absent,
+    ZeroPlain,
+    /// Reads as zeroes; set aside at this host cluster.
+    ZeroAllocated(u8),
+    /// In this host cluster, which may be another guest cluster's, too.
+    Data(u8),
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        Just(Kind::Absent),
+        Just(Kind::ZeroPlain),
+        (0..120_u8).prop_map(Kind::ZeroAllocated),
+        (0..120_u8).prop_map(Kind::Data),
+    ]
+}
+
+/// Clusters one after the other in the file are what gets merged, so runs of them are common here.
+fn kinds() -> impl Strategy<Value = Vec<Kind>> {
+    let run = (kind(), 1..12_u8).prop_map(|(kind, len)| {
+        (0..len).map(move |i| match kind {
+            Kind::Data(host) => Kind::Data((host + i) % 120),
+            Kind::ZeroAllocated(host) => Kind::ZeroAllocated((host + i) % 120),
+            other => other,
+        })
+    });
+    proptest::collection::vec(run, CLUSTERS).prop_map(|runs| {
+        let mut kinds: Vec<_> = runs.into_iter().flatten().collect();
+        kinds.truncate(CLUSTERS);
+        kinds
+    })
+}
+
+/// Header, L1 and two L2 tables in clusters 0 to 3, host cluster `n` in cluster `4 + n`.
+fn image(kinds: &[Kind]) -> Vec<u8> {
+    let mut bytes = vec![0; (4 + 120) * CLUSTER];
+    let mut set = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+    set(0, b"QFI\xfb");
+    set(4, &3_u32.to_be_bytes());
+    set(20, &9_u32.to_be_bytes());
+    set(24, &(SIZE as u64).to_be_bytes());
+    set(36, &2_u32.to_be_bytes());
+    set(40, &512_u64.to_be_bytes());
+    set(96, &4_u32.to_be_bytes());
+    set(100, &104_u32.to_be_bytes());
+    set(512, &1024_u64.to_be_bytes());
+    set(520, &1536_u64.to_be_bytes());
+    for (index, kind) in kinds.iter().enumerate() {
+        let place = |host: u8| (4 + u64::from(host)) * 512;
+        let entry = match *kind {
+            Kind::Absent => 0,
+            Kind::ZeroPlain => 1,
+            Kind::ZeroAllocated(host) => place(host) | 1,
+            Kind::Data(host) => place(host) | 1 << 63,
+        };
+        set(1024 + index * 8, &entry.to_be_bytes());
+    }
+    for host in 0..120 {
+        for i in 0..CLUSTER {
+            bytes[(4 + host) * CLUSTER + i] = host_byte(u8::try_from(host).unwrap(), i);
+        }
+    }
+    bytes
+}
+
+fn host_byte(host: u8, index: usize) -> u8 {
+    host.wrapping_mul(31) ^ u8::try_from(index % 251).unwrap() | 1
+}
+
+fn model_byte(kinds: &[Kind], at: usize) -> u8 {
+    match kinds[at / CLUSTER] {
+        Kind::Data(host) => host_byte(host, at % CLUSTER),
+        _ => 0,
+    }
+}
+
+proptest! {
+    #[test]
+    fn agrees_with_the_model(
+        kinds in kinds(),
+        reads in proptest::collection::vec((0..SIZE, 0..4000_usize), 20),
+    ) {
+        let options = OpenOptions { format: Some(Format::Qcow2), ..OpenOptions::default() };
+        let image = Image::from_device(Arc::new(Memory::new(image(&kinds))), &options).unwrap();
+        let device = image.device();
+        for (at, len) in reads {
+            let len = len.min(SIZE - at);
+            let mut buf = vec![0x5a; len];
+            device.read_at(at as u64, &mut buf).unwrap();
+            let expected: Vec<_> = (at..at + len).map(|at| model_byte(&kinds, at)).collect();
+            prop_assert_eq!(buf, expected);
+        }
+        let mut at = 0;
+        for entry in image.map() {
+            let entry = entry.unwrap();
+            prop_assert_eq!(entry.start, at);
+            for offset in at..at + entry.len_bytes {
+                let in_cluster = offset % 512;
+                let (present, data, host) = match kinds[usize::try_from(offset).unwrap() / CLUSTER] {
+                    Kind::Absent => (false, false, None),
+                    Kind::ZeroPlain => (true, false, None),
+                    Kind::ZeroAllocated(host) => (true, false, Some(host)),
+                    Kind::Data(host) => (true, true, Some(host)),
+                };
+                prop_assert_eq!((entry.present, entry.data), (present, data));
+                let host = host.map(|host| (4 + u64::from(host)) * 512 + in_cluster);
+                prop_assert_eq!(entry.host_offset.map(|at| at + offset - entry.start), host);
+            }
+            at += entry.len_bytes;
+        }
+        prop_assert_eq!(at, SIZE as u64);
+    }
+
+    /// Whatever a header and its tables hold: an error or bytes, no panic, no hang.
+    #[test]
+    fn any_bytes_are_harmless(
+        kinds in kinds(),
+        changes in proptest::collection::vec((0..2048_usize, any::<u8>()), 0..24),
+        len in 0..(124 * CLUSTER),
+    ) {
+        let mut bytes = image(&kinds);
+        for (at, value) in changes {
+            bytes[at] = value;
+        }
+        bytes[..4].copy_from_slice(b"QFI\xfb");
+        bytes.truncate(len);
+        if let Ok(image) = Image::from_device(Arc::new(Memory::new(bytes)), &OpenOptions::default()) {
+            let device: Arc<dyn BlockRead> = image.device();
+            let mut buf = vec![0; 8192];
+            for at in [0, 1, 31 * 1024, device.size_bytes().saturating_sub(8192)] {
+                let _ = device.read_at(at, &mut buf);
+                let _ = device.extent_at(at);
+                device.will_need(at, 1 << 20);
+            }
+            let _ = image.map().take(500).last();
+            let _ = image.check();
+        }
+    }
+}
