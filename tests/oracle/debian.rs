@@ -127,10 +127,9 @@ fn make_filesystem(disk: &Path) -> Result<()> {
 }
 
 fn mount(disk: &Path, options: &str) -> Result<Mount> {
-    Mount::of_image(
-        disk,
-        &format!("offset={ROOT_OFFSET_BYTES},noatime,{options}"),
-    )
+    // dpkg syncs after every file; here a crash costs nothing but another run.
+    let options = format!("offset={ROOT_OFFSET_BYTES},noatime,barrier=0,{options}");
+    Mount::of_image(disk, &options)
 }
 
 fn debootstrap(root: &Path) -> Result<()> {
@@ -156,9 +155,24 @@ fn debootstrap(root: &Path) -> Result<()> {
         .next()
         .context("apt knows no mirror: run apt-get update")?;
     let include = format!("--include={PACKAGES}");
-    let arguments = ["--variant=minbase", &include, codename].map(Path::new);
-    run(
+    // It syncs the whole host at its end, which waits for whatever else is being written there.
+    let programs = tempfile::tempdir()?;
+    std::os::unix::fs::symlink("/bin/true", programs.path().join("sync"))?;
+    let path = format!(
+        "PATH={}:{}:/usr/sbin:/sbin",
+        programs.path().display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    let arguments = [
+        &path,
         "debootstrap",
+        "--variant=minbase",
+        &include,
+        codename,
+    ]
+    .map(Path::new);
+    run(
+        "env",
         arguments.into_iter().chain([root, Path::new(mirror)]),
     )?;
     Ok(())
