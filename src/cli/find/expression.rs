@@ -302,7 +302,7 @@ pub(super) fn usage(reason: String) -> Error {
 
 fn unknown(word: &[u8]) -> Error {
     let reason = format!("find does not know `{}`", shown(word));
-    let hint = "options of diskfs itself (--volume, --json) stand before the image";
+    let hint = "options of diskfs itself (--volume, --json) stand before the first test";
     Error::new(ErrorKind::Invalid, reason).with_hint(hint)
 }
 

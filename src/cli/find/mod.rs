@@ -25,7 +25,7 @@ use printf::Found;
 /// Search for files
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Options of diskfs stand before the image, tests and actions behind it, as in find(1):
+    after_help = "Options of diskfs stand before the tests and actions, which are those of find(1):
   -name, -iname, -path, -ipath PATTERN   -type f,d,l,b,c,p,s      -size [+-]N[ckMG]
   -mtime, -mmin, -ctime, -cmin [+-]N     -newer /PATH             -newermt SECONDS
   -user, -group NAME or N   -uid, -gid [+-]N   -perm [-/]MODE     -links, -inum [+-]N

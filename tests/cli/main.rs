@@ -1,0 +1,84 @@
+//! The `diskfs` program as its users run it: output, exit codes, files that it writes.
+
+mod errors;
+mod listing;
+mod program;
+mod taking_out;
+mod volumes;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use diskfs_fixtures::TempImage;
+use serde_json::Value;
+
+/// The program under test.
+const DISKFS: &str = env!("CARGO_BIN_EXE_diskfs");
+
+/// One run of the program.
+struct Run {
+    output: Output,
+}
+
+/// Runs `diskfs` with these words, in the directory where the image lies.
+fn diskfs(image: &TempImage, words: &[&str]) -> Run {
+    diskfs_in(image.directory(), words)
+}
+
+fn diskfs_in(directory: &Path, words: &[&str]) -> Run {
+    let output = Command::new(DISKFS)
+        .args(words)
+        .current_dir(directory)
+        .env_remove("RUST_LOG")
+        .output()
+        .expect("diskfs starts");
+    Run { output }
+}
+
+impl Run {
+    fn code(&self) -> Option<i32> {
+        self.output.status.code()
+    }
+
+    fn stderr(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+
+    /// Standard output as bytes of a run that must succeed without a word on standard error.
+    fn bytes(&self) -> &[u8] {
+        assert_eq!((self.code(), self.stderr()), (Some(0), String::new()));
+        &self.output.stdout
+    }
+
+    /// The same as text.
+    fn text(&self) -> String {
+        String::from_utf8(self.bytes().to_vec()).expect("the output is text")
+    }
+
+    /// The same as JSON, which says its version and command.
+    fn json(&self) -> Value {
+        let value: Value = serde_json::from_slice(self.bytes()).expect("the output is JSON");
+        assert_eq!(value["diskfs"]["version"], 1);
+        assert!(value["diskfs"]["command"].is_string());
+        value
+    }
+
+    /// The exit code and standard error of a run that must fail.
+    fn failure(&self) -> (i32, String) {
+        let code = self.code().expect("it ends by itself");
+        assert_ne!(
+            code,
+            0,
+            "stdout: {}",
+            String::from_utf8_lossy(&self.output.stdout)
+        );
+        (code, self.stderr())
+    }
+}
+
+/// The value of a string in JSON.
+fn text_of(value: &Value) -> &str {
+    value
+        .as_str()
+        .unwrap_or_else(|| panic!("{value} is no string"))
+}
