@@ -23,7 +23,6 @@ const ATTEMPTS: u32 = 4;
 const KEPT_BYTES: u64 = 1 << 20;
 
 /// Exit codes of the program.
-pub(crate) const NOT_FOUND: i32 = 3;
 pub(crate) const UNSUPPORTED: i32 = 4;
 pub(crate) const CORRUPT: i32 = 5;
 pub(crate) const DENIED: i32 = 6;
@@ -104,10 +103,14 @@ fn run(arguments: &[std::ffi::OsString]) -> Outcome {
 
 fn drain(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
     std::thread::spawn(move || {
+        let mut pipe = pipe.expect("piped");
         let mut bytes = Vec::new();
-        pipe.expect("piped")
+        pipe.by_ref()
+            .take(KEPT_BYTES)
             .read_to_end(&mut bytes)
             .expect("reading");
+        // The rest is of no interest, but the program must be able to write it.
+        std::io::copy(&mut pipe, &mut std::io::sink()).expect("reading");
         String::from_utf8_lossy(&bytes).into_owned()
     })
 }

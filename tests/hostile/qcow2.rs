@@ -8,6 +8,10 @@ use super::program::{CORRUPT, UNSUPPORTED, diskfs};
 
 /// A header of version 3, its fields as the specification names them, and what follows from them.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the fields are named as in the specification"
+)]
 pub(crate) struct Header<'a> {
     pub(crate) version: u32,
     pub(crate) cluster_bits: u32,

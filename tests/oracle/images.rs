@@ -71,7 +71,7 @@ fn snapshots_are_read_by_name_and_by_id() {
             bytes[0]
         );
     }
-    let error = Disk::open_spec(&format!("{path},snapshot=never"), &OpenOptions::default());
+    let error = Disk::open_spec(format!("{path},snapshot=never"), &OpenOptions::default());
     assert_eq!(
         error.expect_err("no such snapshot").kind(),
         ErrorKind::NotFound
