@@ -15,6 +15,8 @@ use crate::qcow2::units::HostOffset;
 /// Clusters of a file that are counted: 256 MiB of counters, for 4 TiB at QEMU's default cluster
 /// size.
 const CLUSTERS_MAX: u64 = 1 << 26;
+/// Bytes of tables that are read. Snapshots can name the same tables over and over.
+const TABLES_MAX_BYTES: u64 = 4 << 30;
 /// Tables are read in pieces of this size.
 const PIECE_BYTES: u64 = 64 << 10;
 
@@ -50,6 +52,8 @@ struct Counter<'a> {
     header: &'a Header,
     rules: L2Rules,
     counts: Vec<u32>,
+    /// What is left of [`TABLES_MAX_BYTES`].
+    left_bytes: u64,
     report: CheckReport,
 }
 
@@ -69,6 +73,7 @@ pub(crate) fn check(file: &dyn BlockRead, header: &Header, rules: L2Rules) -> Re
         header,
         rules,
         counts: vec![0; to_usize(clusters)],
+        left_bytes: TABLES_MAX_BYTES,
         report: CheckReport::default(),
     };
     counter.count_all()?;
@@ -204,6 +209,10 @@ impl Counter<'_> {
         visit: impl Fn(&mut Self, &TableSlice, usize) -> Result<()>,
     ) -> Result<()> {
         let file = self.file;
+        self.left_bytes = self.left_bytes.checked_sub(size_bytes).ok_or_else(|| {
+            let reason = format!("tables of more than {TABLES_MAX_BYTES} bytes");
+            Error::unsupported(reason).hint("`qemu-img check` reads them")
+        })?;
         let mut done = 0;
         while done < size_bytes {
             let len_bytes = PIECE_BYTES.min(size_bytes.saturating_sub(done));

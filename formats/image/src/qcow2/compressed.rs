@@ -201,3 +201,133 @@ fn copy_part(cluster: &Cluster, piece: Piece, buf: &mut [u8]) -> Result<()> {
         None => Err(Error::invalid("read past a cluster").at(piece.cluster.host.0)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Instant;
+
+    use diskfs_block::Memory;
+
+    use crate::Compression;
+    use crate::qcow2::units::{HostOffset, L2Layout};
+
+    const CLUSTER: usize = 65536;
+
+    /// Counts the reads.
+    #[derive(Debug)]
+    struct Counting(Memory, AtomicUsize);
+
+    impl BlockRead for Counting {
+        fn size_bytes(&self) -> u64 {
+            self.0.size_bytes()
+        }
+
+        fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.read_at(offset, buf)
+        }
+    }
+
+    fn content(index: usize) -> Vec<u8> {
+        (0..CLUSTER)
+            .map(|i| (i * (index + 3) / 1000) as u8)
+            .collect()
+    }
+
+    /// `count` clusters, and where they are in the file.
+    fn clusters(count: usize) -> (Arc<Counting>, Vec<CompressedCluster>) {
+        let mut bytes = vec![];
+        let mut places = vec![];
+        for index in 0..count {
+            let level = flate2::Compression::fast();
+            let mut e = flate2::write::DeflateEncoder::new(Vec::new(), level);
+            e.write_all(&content(index)).unwrap();
+            let stored = e.finish().unwrap();
+            places.push(CompressedCluster {
+                host: HostOffset(bytes.len() as u64),
+                len_bytes: stored.len() as u64 + 100,
+            });
+            bytes.extend(stored);
+        }
+        let file = Counting(Memory::new(bytes), AtomicUsize::new(0));
+        (Arc::new(file), places)
+    }
+
+    fn open(file: &Arc<Counting>) -> CompressedClusters {
+        CompressedClusters::new(
+            Arc::clone(file) as Arc<dyn BlockRead>,
+            Arc::new(Caches::new(0).unwrap()),
+            Arc::new(Workers::new()),
+            LayerId(0),
+            Geometry::new(16, L2Layout::Standard),
+            Decompressor::new(Compression::Zlib),
+        )
+    }
+
+    #[test]
+    fn many_threads_read_parts_of_the_same_clusters() {
+        let (file, places) = clusters(12);
+        let all = open(&file);
+        let whole: Vec<u8> = (0..12).flat_map(content).collect();
+        std::thread::scope(|scope| {
+            for thread in 0..4_usize {
+                let (all, places, whole) = (&all, &places, &whole);
+                scope.spawn(move || {
+                    let cut = 1000 * (thread + 1);
+                    let pieces: Vec<_> = (0_usize..12)
+                        .map(|i| Piece {
+                            cluster: places[i],
+                            start: if i == 0 { cut as u64 } else { 0 },
+                            len_bytes: if i == 0 { CLUSTER - cut } else { CLUSTER } as u64,
+                        })
+                        .collect();
+                    let mut buf = vec![0; whole.len() - cut];
+                    all.read_all(&pieces, &mut buf).unwrap();
+                    assert!(buf == whole[cut..]);
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_cluster_that_several_want_is_read_once() {
+        let (file, places) = clusters(1);
+        let all = open(&file);
+        let piece = Piece {
+            cluster: places[0],
+            start: 5,
+            len_bytes: 100,
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| all.read_one(piece, &mut [0; 100]).unwrap());
+            }
+        });
+        assert_eq!(file.1.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn what_is_needed_soon_gets_into_the_cache() {
+        let (file, places) = clusters(6);
+        let all = open(&file);
+        all.decompress_ahead(places.iter().copied());
+        let start = Instant::now();
+        while !places.iter().all(|cluster| all.store.is_cached(cluster)) {
+            assert!(start.elapsed() < Duration::from_secs(20));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let before = file.1.load(Ordering::Relaxed);
+        let mut buf = vec![0; CLUSTER];
+        let piece = Piece {
+            cluster: places[5],
+            start: 0,
+            len_bytes: 65536,
+        };
+        all.read_one(piece, &mut buf).unwrap();
+        assert!(buf == content(5));
+        assert_eq!(file.1.load(Ordering::Relaxed), before);
+    }
+}

@@ -1,11 +1,11 @@
 //! The feature name table: specification, section "Feature name table".
 
-/// Which of the three fields a bit is in; the numbers are the table's.
+/// Which of the three fields a bit is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FeatureField {
-    Incompatible = 0,
-    Compatible = 1,
-    Autoclear = 2,
+    Incompatible,
+    Compatible,
+    Autoclear,
 }
 
 const ENTRY_LEN: usize = 48;
@@ -35,6 +35,7 @@ impl FeatureNames {
 
     /// The bit's name by the image, by the specification, or its number.
     pub(crate) fn describe(&self, field: FeatureField, bit: u32) -> String {
+        // The table's own numbers.
         let field_number = match field {
             FeatureField::Incompatible => 0,
             FeatureField::Compatible => 1,

@@ -10,6 +10,10 @@ use crate::qcow2::units::HostOffset;
 /// Bits 9 to 63 of a refcount table entry.
 const OFFSET_MASK: u64 = !0x1ff;
 
+/// Clusters whose counts are looked at to find out whether an image is preallocated: 4 TiB at QEMU's
+/// default cluster size, some 100 ms. A larger image counts as not preallocated.
+const PREALLOCATED_CLUSTERS_MAX: u64 = 1 << 26;
+
 /// The refcount table's geometry: how clusters are divided into blocks of counts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Refcounts<'a> {
@@ -94,6 +98,23 @@ impl<'a> Refcounts<'a> {
 }
 
 impl RefcountBlock {
+    /// How many of the first `entries` counts are not zero.
+    fn count_used(&self, entries: u64) -> u64 {
+        let Some(slice) = &self.slice else {
+            return 0;
+        };
+        let Some(width_bits) = self.order.checked_sub(3) else {
+            return to_u64((0..entries).filter(|&i| self.get(i) != 0).count());
+        };
+        let counts = slice
+            .bytes()
+            .chunks_exact(to_usize(power_of_two(width_bits)));
+        let used = counts
+            .take(to_usize(entries))
+            .filter(|count| count.iter().any(|&byte| byte != 0));
+        to_u64(used.count())
+    }
+
     /// The count at `index` in the block.
     pub(crate) fn get(&self, index: u64) -> u64 {
         let Some(slice) = &self.slice else {
@@ -139,7 +160,7 @@ pub(crate) fn looks_preallocated(
         .unwrap_or(0)
         .max(allocated.saturating_add(2));
     let end = file.size_bytes().div_ceil(header.geometry.cluster_size());
-    if end < threshold {
+    if end < threshold || end > PREALLOCATED_CLUSTERS_MAX {
         return Ok(false);
     }
     let refcounts = Refcounts::new(file, header);
@@ -151,10 +172,7 @@ pub(crate) fn looks_preallocated(
     for index in 0..blocks {
         let block = refcounts.block(index)?;
         let left = end.saturating_sub(index.saturating_mul(block_entries));
-        let count = (0..block_entries.min(left))
-            .filter(|&i| block.get(i) != 0)
-            .count();
-        used = used.saturating_add(to_u64(count));
+        used = used.saturating_add(block.count_used(block_entries.min(left)));
         if used >= threshold {
             return Ok(true);
         }

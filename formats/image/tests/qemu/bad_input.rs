@@ -249,6 +249,28 @@ fn snapshots_that_are_not_there_or_broken() {
     is(&e, ErrorKind::Invalid, "raw image");
 }
 
+/// Bitmaps are listed and not needed: what is wrong with them is a warning.
+#[test]
+fn bitmaps_that_are_void_or_broken() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut image = HandMade::new();
+    let mut extension = [0; 24];
+    extension[3] = 1;
+    extension[15] = 32;
+    extension[16..24].copy_from_slice(&(1_u64 << 40).to_be_bytes());
+    image.add_extension(0x2385_2875, &extension);
+    for (autoclear, text) in [(0, "void"), (1, "past the end")] {
+        image.set64(88, autoclear);
+        let path = written(dir.path(), &image);
+        use_all(&path, &OpenOptions::default()).unwrap();
+        let opened = Image::open(&path, &OpenOptions::default()).unwrap();
+        let warnings = &opened.description().warnings;
+        assert!(warnings.iter().any(|w| w.contains(text)), "{warnings:?}");
+    }
+    let e = broken(|i| i.add_extension(0x2385_2875, &[0; 8]));
+    is(&e, ErrorKind::Corrupt, "bitmaps extension");
+}
+
 #[test]
 fn a_huge_empty_disk_is_no_work() {
     let dir = tempfile::tempdir().unwrap();

@@ -7,6 +7,7 @@
 mod bad_input;
 mod case;
 mod compare;
+mod cost;
 mod describe;
 mod gate;
 mod hand_made;
