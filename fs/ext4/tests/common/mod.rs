@@ -1,0 +1,104 @@
+//! What the tests that run e2fsprogs share. They need no rights: `mke2fs -d` fills a filesystem
+//! from a directory without mounting it.
+
+#![allow(dead_code, reason = "each test uses its part")]
+#![allow(clippy::print_stderr, reason = "a test that skips says why")]
+
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use diskfs_block::{BlockRead, File};
+use diskfs_ext4::{Ext4, Options};
+
+/// Whether all of these programs are there. If not the test says so and must return; in CI that
+/// is a failure.
+pub(crate) fn have(test: &str, programs: &[&str]) -> bool {
+    for program in programs {
+        if Command::new(program).arg("-V").output().is_err() {
+            assert!(
+                std::env::var_os("CI").is_none_or(|value| value != "true"),
+                "{test}: {program} is missing"
+            );
+            eprintln!("SKIP: {test}: {program} is missing");
+            return false;
+        }
+    }
+    true
+}
+
+/// Runs a program, which must succeed.
+pub(crate) fn run(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program)
+        .args(args)
+        .env("E2FSPROGS_FAKE_TIME", "1700000000")
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{program} {args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A filesystem of `size` (as truncate and mke2fs write it), filled from `tree`.
+pub(crate) fn mke2fs(dir: &Path, tree: &Path, size: &str, args: &str) -> PathBuf {
+    let image = dir.join("image");
+    let _ = fs::remove_file(&image);
+    let mut all = vec!["-q", "-F", "-d", tree.to_str().unwrap()];
+    all.extend(args.split_whitespace());
+    all.extend([image.to_str().unwrap(), size]);
+    run("mke2fs", &all);
+    image
+}
+
+/// Runs commands of debugfs on an image, for writing.
+pub(crate) fn debugfs(image: &Path, commands: &[&str]) -> String {
+    commands
+        .iter()
+        .map(|command| run("debugfs", &["-w", "-R", command, image.to_str().unwrap()]))
+        .collect()
+}
+
+pub(crate) fn open(image: &Path) -> Ext4 {
+    let device: Arc<dyn BlockRead> = Arc::new(File::open(image).unwrap());
+    Ext4::open(device, &Options::default()).unwrap()
+}
+
+/// A tree with something for every structure: runs and holes, all lengths of targets, directories
+/// of none, some and many names.
+pub(crate) fn make_tree(root: &Path, names: usize) {
+    for dir in ["empty", "a/b/c", "many"] {
+        fs::create_dir_all(root.join(dir)).unwrap();
+    }
+    for n in 0..names {
+        let name = format!("many/{n}{}", "-and-more".repeat(n % 20));
+        fs::write(root.join(name), n.to_string()).unwrap();
+    }
+    for len in [
+        0, 1, 59, 60, 61, 100, 160, 200, 4095, 4096, 4097, 70_000, 300_000,
+    ] {
+        let bytes: Vec<u8> = (0..len).map(|n: u32| n.to_le_bytes()[0] ^ 0x5a).collect();
+        fs::write(root.join(format!("a/len-{len}")), bytes).unwrap();
+    }
+    for len in [1, 58, 59, 60, 61, 200, 1000] {
+        symlink("t".repeat(len), root.join(format!("link-{len}"))).unwrap();
+    }
+    fs::hard_link(root.join("a/len-1"), root.join("a/b/same")).unwrap();
+    fs::set_permissions(root.join("a/len-1"), fs::Permissions::from_mode(0o6751)).unwrap();
+    fs::write(root.join("not-ascii-\u{e9}\u{4e16}"), "x").unwrap();
+}
+
+/// Adds a file of a hundred runs and a hole at its end.
+pub(crate) fn make_holes(root: &Path) {
+    let holes = fs::File::create(root.join("a/holes")).unwrap();
+    for block in (0..200u64).step_by(2) {
+        holes
+            .write_all_at(&block.to_le_bytes(), block * 4096)
+            .unwrap();
+    }
+    holes.set_len(3 << 20).unwrap();
+}
