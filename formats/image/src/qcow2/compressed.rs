@@ -1,6 +1,7 @@
 //! Compressed clusters: read, decompressed side by side, and cached.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use diskfs_block::{BlockRead, Error, Result};
@@ -10,7 +11,7 @@ use crate::numbers::{to_u64, to_usize};
 use crate::qcow2::cache::{Caches, Cluster, ClusterKey, LayerId};
 use crate::qcow2::decompress::Decompressor;
 use crate::qcow2::l2_entry::CompressedCluster;
-use crate::qcow2::units::Geometry;
+use crate::qcow2::units::{Geometry, HostOffset};
 use crate::qcow2::workers::{Job, Workers};
 
 /// A job for another thread is at least this much output: below, waking it costs more than the
@@ -44,6 +45,9 @@ struct Store {
     layer: LayerId,
     geometry: Geometry,
     decompressor: Decompressor,
+    /// What the workers have been offered and nobody has begun. A reader that begins one takes it
+    /// out, or a worker would do it again.
+    offered: Mutex<HashSet<HostOffset>>,
 }
 
 /// Whether to wait for a thread that is at the same cluster.
@@ -76,6 +80,7 @@ impl CompressedClusters {
             layer,
             geometry,
             decompressor,
+            offered: Mutex::default(),
         });
         Self { store, workers }
     }
@@ -117,6 +122,8 @@ impl CompressedClusters {
             .take(to_usize(limit))
             .collect();
         let jobs = wanted.chunks(to_usize(per_job)).map(|clusters| {
+            // Only for what the queue has room for: the iterator is not run further.
+            self.store.offered().extend(clusters.iter().map(|c| c.host));
             let (store, clusters) = (Arc::clone(&self.store), clusters.to_vec());
             let job: Job = Box::new(move || store.fill_cache(&clusters));
             job
@@ -132,12 +139,19 @@ impl Store {
         ClusterKey(self.layer, cluster.host)
     }
 
+    fn offered(&self) -> MutexGuard<'_, HashSet<HostOffset>> {
+        self.offered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn is_cached(&self, cluster: &CompressedCluster) -> bool {
         self.caches.clusters.contains_key(&self.key(cluster))
     }
 
     fn fill_cache(&self, clusters: &[CompressedCluster]) {
         for cluster in clusters {
+            if !self.offered().remove(&cluster.host) {
+                continue;
+            }
             let key = self.key(cluster);
             let wait = Some(Duration::ZERO);
             if let GuardResult::Guard(guard) = self.caches.clusters.get_value_or_guard(&key, wait) {
@@ -152,7 +166,11 @@ impl Store {
     fn read(&self, piece: Piece, buf: &mut [u8], wait: Wait) -> Result<Outcome> {
         let key = self.key(&piece.cluster);
         let wait = (wait == Wait::No).then_some(Duration::ZERO);
-        match self.caches.clusters.get_value_or_guard(&key, wait) {
+        let found = self.caches.clusters.get_value_or_guard(&key, wait);
+        if let GuardResult::Guard(_) = &found {
+            self.offered().remove(&piece.cluster.host);
+        }
+        match found {
             GuardResult::Timeout => return Ok(Outcome::InFlight),
             GuardResult::Value(cluster) => copy_part(&cluster, piece, buf)?,
             // A cluster that is wanted whole goes straight to where it is wanted: it is not likely
@@ -212,7 +230,7 @@ mod tests {
     use diskfs_block::Memory;
 
     use crate::Compression;
-    use crate::qcow2::units::{HostOffset, L2Layout};
+    use crate::qcow2::units::L2Layout;
 
     const CLUSTER: usize = 65536;
 
@@ -233,7 +251,7 @@ mod tests {
 
     fn content(index: usize) -> Vec<u8> {
         (0..CLUSTER)
-            .map(|i| (i * (index + 3) / 1000) as u8)
+            .map(|i| u8::try_from(i * (index + 3) / 1000 % 256).unwrap())
             .collect()
     }
 
@@ -307,6 +325,25 @@ mod tests {
             }
         });
         assert_eq!(file.1.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn nothing_is_decompressed_twice_for_one_read() {
+        let (file, places) = clusters(40);
+        let all = open(&file);
+        let pieces: Vec<_> = places
+            .iter()
+            .map(|&cluster| Piece {
+                cluster,
+                start: 0,
+                len_bytes: 65536,
+            })
+            .collect();
+        let mut buf = vec![0; 40 * CLUSTER];
+        all.read_all(&pieces, &mut buf).unwrap();
+        assert!(all.store.offered().is_empty());
+        drop(all);
+        assert_eq!(file.1.load(Ordering::Relaxed), 40);
     }
 
     #[test]
