@@ -41,6 +41,7 @@ impl Disk {
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
         let path = path.as_ref();
         let image = Image::open(path, options).map_err(|e| Error::from(e).in_file(path))?;
+        tracing::info!(image = %path.display(), "image opened");
         Ok(Self {
             image,
             path: path.to_owned(),

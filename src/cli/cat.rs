@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use diskfs::Result;
 use diskfs::vfs::{ErrorKind, FileType, Follow};
-use diskfs::{Error, Result};
 
 use super::copy::{self, Buffer, Source};
 use super::operand::Operand;
@@ -38,7 +38,13 @@ pub(super) fn run(args: &Cat, session: &mut Session) -> Result<()> {
     let mut out = match &args.output {
         // Not before there is something to write: a failed look-up leaves the file as it was.
         Some(_) if places.is_empty() => return Ok(()),
-        Some(path) => File::create(path).map_err(|e| Error::from(e).in_file(path))?,
+        Some(path) => copy::create(
+            path,
+            &places
+                .iter()
+                .map(|place| &place.filesystem)
+                .collect::<Vec<_>>(),
+        )?,
         None => raw_stdout()?,
     };
     let mut buffer = Buffer::default();

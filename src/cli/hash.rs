@@ -105,7 +105,9 @@ fn manifest(
         match hashed {
             Ok(hashed) => {
                 progress.file();
-                progress.advance(hashed.entry.metadata.size_bytes);
+                if hashed.contents.is_some() {
+                    progress.advance(hashed.entry.metadata.size_bytes);
+                }
                 tell(&hashed)?;
             }
             Err(error) => session.report(&error),

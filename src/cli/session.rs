@@ -24,7 +24,8 @@ pub(crate) struct Session {
     command: &'static str,
     json: bool,
     progress: ProgressMode,
-    open: HashMap<OsString, Filesystem>,
+    /// What is open, and `None` for what could not be opened, which was told then.
+    open: HashMap<OsString, Option<Filesystem>>,
     warned: HashSet<String>,
     exit_code: u8,
 }
@@ -109,17 +110,28 @@ impl Session {
         disk.warnings().iter().for_each(|text| self.warn(text));
     }
 
-    /// The filesystem that is meant in `image`, opened once for all operands.
-    pub(crate) fn filesystem(&mut self, image: &OsStr, args: &SourceArgs) -> Result<Filesystem> {
+    /// The filesystem that is meant in `image`, opened once for all operands; `None` when it could
+    /// not be, which is reported once.
+    fn filesystem(&mut self, image: &OsStr, args: &SourceArgs) -> Option<Filesystem> {
         if let Some(open) = self.open.get(image) {
-            return Ok(open.clone());
+            return open.clone();
         }
+        let opened = self.open_filesystem(image, args);
+        let opened = opened.inspect_err(|error| self.report(error)).ok();
+        self.open.insert(image.to_owned(), opened.clone());
+        opened
+    }
+
+    /// Opens the filesystem that is meant in `image`.
+    pub(crate) fn open_filesystem(
+        &mut self,
+        image: &OsStr,
+        args: &SourceArgs,
+    ) -> Result<Filesystem> {
         let disk = self.disk(image, args)?;
         let filesystem = args.volume.filesystem(&disk);
         self.warn_of(&disk);
-        let filesystem = filesystem?;
-        self.open.insert(image.to_owned(), filesystem.clone());
-        Ok(filesystem)
+        filesystem
     }
 
     /// Opens what the operands name, in their order. A path alone is of the image before it, and an
@@ -142,13 +154,12 @@ impl Session {
             if named_only {
                 continue;
             }
-            match self.filesystem(&place.image, args) {
-                Ok(filesystem) => located.push(Located {
+            if let Some(filesystem) = self.filesystem(&place.image, args) {
+                located.push(Located {
                     typed: operand.as_os_str().as_encoded_bytes().to_vec(),
                     filesystem,
                     path: place.path.unwrap_or_else(|| b"/".to_vec()),
-                }),
-                Err(error) => self.report(&error),
+                });
             }
         }
         located

@@ -79,7 +79,7 @@ pub(super) fn run(args: &Tar, session: &mut Session) -> Result<()> {
         return Err(place.filesystem.in_image(error.in_path(&place.path)));
     }
     let out = match &args.file {
-        Some(path) => File::create(path).map_err(|e| Error::from(e).in_file(path))?,
+        Some(path) => copy::create(path, &[&place.filesystem])?,
         None if io::stdout().is_terminal() => {
             let reason = "an archive is not for a terminal";
             return Err(

@@ -101,6 +101,7 @@ pub(super) fn filesystem(disk: &Disk) -> Result<Filesystem> {
             candidates.push(volume);
         }
     }
+    tracing::debug!(candidates = candidates.len(), "volumes that could be meant");
     match candidates.as_slice() {
         [] => only_boot_or_nothing(disk, volumes),
         [one] => one.filesystem(),

@@ -113,6 +113,7 @@ impl Volume {
         match driver::open(content, self.device()?) {
             Some(opened) => {
                 let fs = opened.map_err(|e| self.in_image(e))?;
+                tracing::info!(volume = self.name, kind = content.kind, "filesystem opened");
                 Ok(Filesystem::new(fs, &self.image_path, &self.name))
             }
             None => Err(self.unsupported(content)),
