@@ -14,6 +14,21 @@ const MAX_RUNS: usize = 300;
 
 /// The whole tree: metadata, attributes, contents.
 pub(crate) fn walk(device: &Arc<dyn BlockRead>) {
+    let mut buf = vec![0; 32 << 10];
+    visit(device, |fs, inode| read(fs, inode, &mut buf));
+}
+
+/// The same without contents.
+pub(crate) fn survey(device: &Arc<dyn BlockRead>) {
+    visit(device, |fs, inode| {
+        let _ = fs
+            .extents_of(inode, 0)
+            .map(|all| all.take(MAX_RUNS).count());
+    });
+}
+
+/// Goes to everything that has a name, and gives what has contents to `contents`.
+fn visit(device: &Arc<dyn BlockRead>, mut contents: impl FnMut(&Ext4, InodeNumber)) {
     let options = Options {
         cache_bytes: 4 << 20,
     };
@@ -22,12 +37,15 @@ pub(crate) fn walk(device: &Arc<dyn BlockRead>) {
     };
     let _ = format!("{:?}", fs.identity());
     let _ = fs.statistics();
-    let mut buf = vec![0; 32 << 10];
-    for entry in diskfs_vfs::walk(&fs, fs.root()).take(MAX_FILES) {
-        let Ok(entry) = entry else {
-            continue;
-        };
-        look(&fs, entry.inode, entry.metadata.file_type, &mut buf);
+    for entry in diskfs_vfs::walk(&fs, fs.root()).take(MAX_FILES).flatten() {
+        attributes(&fs, entry.inode);
+        match entry.metadata.file_type {
+            FileType::Symlink => {
+                let _ = fs.read_link(entry.inode);
+            }
+            FileType::Directory => look_up(&fs, entry.inode),
+            _ => contents(&fs, entry.inode),
+        }
     }
     // Numbers that no name leads to.
     for number in [0, 1, 3, 7, 8, 11, 12, 1000, u64::from(u32::MAX), u64::MAX] {
@@ -35,18 +53,11 @@ pub(crate) fn walk(device: &Arc<dyn BlockRead>) {
     }
 }
 
-fn look(fs: &Ext4, inode: InodeNumber, file_type: FileType, buf: &mut [u8]) {
+fn attributes(fs: &Ext4, inode: InodeNumber) {
     for name in fs.list_xattrs(inode).unwrap_or_default() {
         let _ = fs.xattr(inode, &name);
     }
     let _ = fs.xattr(inode, b"user.none");
-    match file_type {
-        FileType::Symlink => {
-            let _ = fs.read_link(inode);
-        }
-        FileType::Directory => look_up(fs, inode),
-        _ => read(fs, inode, buf),
-    }
 }
 
 fn look_up(fs: &Ext4, dir: InodeNumber) {

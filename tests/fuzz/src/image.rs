@@ -24,8 +24,19 @@ pub(crate) fn probe(device: &Arc<dyn BlockRead>) {
     }
 }
 
-/// A qcow2 image and each of its snapshots.
+/// A qcow2 image and each of its snapshots: tables and contents.
 pub(crate) fn qcow2(device: &Arc<dyn BlockRead>) {
+    visit(device, read);
+}
+
+/// The same without contents.
+pub(crate) fn survey(device: &Arc<dyn BlockRead>) {
+    visit(device, |image| {
+        let _ = image.map().take(MAX_RUNS).count();
+    });
+}
+
+fn visit(device: &Arc<dyn BlockRead>, look: impl Fn(&Image)) {
     let options = |snapshot| OpenOptions {
         format: Some(Format::Qcow2),
         gate: Gate::closed(),
@@ -36,13 +47,13 @@ pub(crate) fn qcow2(device: &Arc<dyn BlockRead>) {
     let Ok(image) = Image::from_device(Arc::clone(device), &options(None)) else {
         return;
     };
-    read(&image);
+    look(&image);
     let details = image.description().qcow2.iter();
     for snapshot in details.flat_map(|qcow2| &qcow2.snapshots).take(3) {
         if let Ok(image) =
             Image::from_device(Arc::clone(device), &options(Some(snapshot.id.clone())))
         {
-            read(&image);
+            look(&image);
         }
     }
 }

@@ -71,6 +71,15 @@ impl Target {
             Self::Ext4Walk => ext4::walk(device),
         }
     }
+
+    /// Reads the structures only, as far as they can be told from contents.
+    pub fn survey(self, device: &Arc<dyn BlockRead>) {
+        match self {
+            Self::Qcow2 => image::survey(device),
+            Self::Ext4Walk => ext4::survey(device),
+            Self::Probe | Self::Gpt | Self::Mbr => self.run(device),
+        }
+    }
 }
 
 /// The device that an input stands for.

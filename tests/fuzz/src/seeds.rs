@@ -19,8 +19,8 @@ pub struct Seed {
     pub target: Target,
     /// The image.
     pub image: Sparse,
-    /// Ranges that the target reads in a run on the image as it is: its metadata, for the most
-    /// part. Offset and length in bytes.
+    /// Ranges that hold structures: what the target reads of the image as it is, without contents.
+    /// Offset and length in bytes.
     pub touched: Vec<(u64, u64)>,
 }
 
@@ -160,8 +160,11 @@ impl BlockRead for Recording {
     }
 }
 
-/// Where the target reads, without reads that are too long for metadata, and in order, so that the
-/// same image gives the same whatever the threads did.
+const SECTOR: u64 = 512;
+
+/// The sectors with structures, without those of zeroes only: else one long read of an inode table
+/// counts as much as a superblock. In order, so that the same image gives the same whatever the
+/// threads did.
 fn touched(seed: &Seed) -> Vec<(u64, u64)> {
     let device = Arc::new(Recording {
         inner: seed.image.clone(),
@@ -169,14 +172,15 @@ fn touched(seed: &Seed) -> Vec<(u64, u64)> {
     });
     // A seed that panics is a finding of its own case; here it only has nothing more to tell.
     let watched: Arc<dyn BlockRead> = Arc::<Recording>::clone(&device);
-    let _ = catch_unwind(AssertUnwindSafe(|| seed.target.run(&watched)));
-    let mut reads = device
-        .reads
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone();
-    reads.retain(|&(_, len)| len > 0 && len <= 64 << 10);
-    reads.sort_unstable();
-    reads.dedup();
-    reads
+    let _ = catch_unwind(AssertUnwindSafe(|| seed.target.survey(&watched)));
+    let reads = device.reads.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut sectors: Vec<(u64, u64)> = reads
+        .iter()
+        .flat_map(|&(offset, len)| (offset / SECTOR)..(offset + len).div_ceil(SECTOR))
+        .map(|sector| (sector * SECTOR, SECTOR))
+        .filter(|&(offset, len)| (offset..offset + len).any(|at| seed.image.byte(at) != 0))
+        .collect();
+    sectors.sort_unstable();
+    sectors.dedup();
+    sectors
 }

@@ -18,12 +18,29 @@ const MAX_TIME: Duration = Duration::from_secs(1);
 /// How much memory one case may take besides the image.
 const MAX_MEMORY_BYTES: usize = 64 << 20;
 
+/// What a case took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Cost {
+    time: Duration,
+    memory_bytes: usize,
+}
+
+impl Cost {
+    fn max(self, other: Self) -> Self {
+        Self {
+            time: self.time.max(other.time),
+            memory_bytes: self.memory_bytes.max(other.memory_bytes),
+        }
+    }
+}
+
 /// Says which case is next, runs it, and says what was wrong, until the time is over. The parent
 /// reads it all.
 pub(crate) fn run(run: &Run, arguments: &Arguments) {
     let panics = keep_panics();
     let end = Instant::now().checked_add(Duration::from_secs(arguments.seconds.min(1 << 30)));
     let mut out = std::io::stdout().lock();
+    let mut most = Cost::default();
     let last = arguments.first.saturating_add(arguments.cases);
     for number in arguments.first..last {
         if end.is_some_and(|end| Instant::now() >= end) {
@@ -35,13 +52,23 @@ pub(crate) fn run(run: &Run, arguments: &Arguments) {
         }
         let case = run.case(number);
         let device: Arc<dyn BlockRead> = Arc::new(case.image);
-        if let Err(finding) = check(case.target, &panics, || case.target.run(&device))
-            && writeln!(out, "finding {number} {finding}").is_err()
-        {
+        let told = match check(case.target, &panics, || case.target.run(&device)) {
+            Ok(cost) => {
+                most = most.max(cost);
+                Ok(())
+            }
+            Err(finding) => writeln!(out, "finding {number} {finding}"),
+        };
+        if told.is_err() {
             return;
         }
     }
-    let _ = writeln!(out, "done");
+    let Cost { time, memory_bytes } = most;
+    let _ = writeln!(
+        out,
+        "done slowest {time:.1?}, most memory {} KiB",
+        memory_bytes >> 10
+    );
 }
 
 /// Runs an image that was kept.
@@ -53,8 +80,8 @@ pub(crate) fn replay(target: Target, data: &[u8]) -> ExitCode {
     let mut out = std::io::stdout().lock();
     let time = started.elapsed();
     match result {
-        Ok(()) => {
-            let _ = writeln!(out, "nothing wrong ({time:?})");
+        Ok(cost) => {
+            let _ = writeln!(out, "nothing wrong: {cost:?} ({time:?})");
             ExitCode::SUCCESS
         }
         Err(finding) => {
@@ -64,7 +91,7 @@ pub(crate) fn replay(target: Target, data: &[u8]) -> ExitCode {
     }
 }
 
-fn check(target: Target, panics: &Mutex<String>, run: impl FnOnce()) -> Result<(), String> {
+fn check(target: Target, panics: &Mutex<String>, run: impl FnOnce()) -> Result<Cost, String> {
     let before = allocator::begin();
     let started = cpu_time();
     let outcome = catch_unwind(AssertUnwindSafe(run));
@@ -83,7 +110,10 @@ fn check(target: Target, panics: &Mutex<String>, run: impl FnOnce()) -> Result<(
     if memory > MAX_MEMORY_BYTES {
         return Err(format!("{}: memory: {} MiB", target.name(), memory >> 20));
     }
-    Ok(())
+    Ok(Cost {
+        time,
+        memory_bytes: memory,
+    })
 }
 
 /// What all threads of this process used.
@@ -113,7 +143,7 @@ mod tests {
     fn notices_panics_time_and_memory() {
         let panics = keep_panics();
         let check = |run: fn()| check(Target::Probe, &panics, run);
-        assert_eq!(check(|| {}), Ok(()));
+        assert!(check(|| {}).is_ok());
         let finding = check(|| panic!("on {}", "purpose")).unwrap_err();
         assert!(finding.starts_with("probe: panic: panicked at src/bin/smoke/child.rs:"));
         assert!(finding.ends_with("on purpose"), "{finding}");

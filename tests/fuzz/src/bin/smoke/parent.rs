@@ -103,6 +103,7 @@ fn watch(
                     }
                     "done" => {
                         child.wait()?;
+                        println!("{rest}");
                         return Ok(End::Done(cases));
                     }
                     _ => {}
