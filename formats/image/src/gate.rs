@@ -228,3 +228,56 @@ fn walk_beneath(root: OwnedFd, rest: &Path) -> std::result::Result<OwnedFd, Errn
     }
     Err(Errno::ISDIR)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    fn root_of(dir: &Path) -> OwnedFd {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(dir, flags, Mode::empty()).unwrap()
+    }
+
+    fn contents(fd: OwnedFd) -> String {
+        let mut text = String::new();
+        std::fs::File::from(fd).read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// Both ways to open follow no link that has appeared since the name was resolved.
+    #[test]
+    fn links_are_not_followed_below_the_root() {
+        let dir = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("sub")).unwrap();
+        std::fs::write(dir.path().join("sub/file"), "inside").unwrap();
+        std::fs::write(outside.path().join("file"), "outside").unwrap();
+        std::os::unix::fs::symlink(outside.path(), dir.path().join("link")).unwrap();
+        std::os::unix::fs::symlink("sub/file", dir.path().join("near")).unwrap();
+        let walk = |rest: &str| walk_beneath(root_of(dir.path()), Path::new(rest));
+        let direct = |rest: &str| open_beneath(dir.path(), Path::new(rest));
+        assert_eq!(contents(walk("sub/file").unwrap()), "inside");
+        assert_eq!(contents(direct("sub/file").unwrap()), "inside");
+        for rest in [
+            "link/file",
+            "near",
+            "sub/../../x",
+            "/etc/passwd",
+            "sub/none",
+            "",
+        ] {
+            assert!(walk(rest).is_err(), "{rest}");
+            assert!(direct(rest).is_err(), "{rest}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_of_a_name_is_not_a_directory_above_it() {
+        let roots = [PathBuf::from("/images")];
+        assert!(below_any(Path::new("/images/a/b"), &roots).is_some());
+        assert!(below_any(Path::new("/images2/a"), &roots).is_none());
+        assert!(below_any(Path::new("/images"), &roots).is_none());
+        assert_eq!(lexical(Path::new("/a/./b/../../../c")), Path::new("/c"));
+    }
+}

@@ -8,7 +8,7 @@ pub struct OpenOptions {
     /// The image's format; `None` probes it. A given format is believed: an image given as raw
     /// stays raw whatever its content looks like.
     pub format: Option<Format>,
-    /// The internal snapshot to read, by name or id; `None` reads the disk's current state.
+    /// The internal snapshot to read, by id or name (an id wins, as in QEMU); `None` reads the disk's current state.
     pub snapshot: Option<String>,
     /// The format of a backing file whose image does not name it; `None` takes it as raw, because
     /// probing would let a guest that writes to a raw disk choose which files are opened.

@@ -127,12 +127,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The index of the snapshot with this name or, if none has it, with this id: QEMU looks for ids
-/// first only when told so.
+/// The index of the snapshot with this id or, if none has it, with this name: the order of
+/// `qemu-img convert -l` and `qemu-img snapshot -a`.
 pub(crate) fn find(entries: &[SnapshotEntry], wanted: &str) -> Result<usize> {
     let by = |of: fn(&Snapshot) -> &String| entries.iter().position(|e| of(&e.snapshot) == wanted);
-    by(|s| &s.name)
-        .or_else(|| by(|s| &s.id))
+    by(|s| &s.id)
+        .or_else(|| by(|s| &s.name))
         .ok_or_else(|| missing(entries, wanted))
 }
 
