@@ -14,6 +14,7 @@
 
 mod ext4;
 mod image;
+mod journal;
 pub mod mutate;
 pub mod seeds;
 mod sparse;

@@ -2,8 +2,8 @@
 
 use diskfs_block::BlockRead;
 
-use crate::Sparse;
 use crate::seeds::Seed;
+use crate::{Sparse, journal};
 
 /// Numbers by chance, the same for the same start.
 ///
@@ -43,6 +43,11 @@ pub fn mutate(seed: &Seed, random: &mut Random) -> Sparse {
     let count = 1 + random.below(8).min(random.below(8));
     for _ in 0..count {
         change(&mut image, seed, random);
+    }
+    if let Some(superblock) = seed.journal
+        && random.below(8) > 0
+    {
+        journal::seal(&mut image, superblock);
     }
     image
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result};
 use diskfs_block::BlockRead;
 
-use crate::{Sparse, Target};
+use crate::{Sparse, Target, journal};
 
 /// An image, the target that it is for, and where that reads it.
 #[derive(Debug, Clone)]
@@ -22,6 +22,9 @@ pub struct Seed {
     /// Ranges that hold structures: what the target reads of the image as it is, without contents.
     /// Offset and length in bytes.
     pub touched: Vec<(u64, u64)>,
+    /// Where the superblock of a journal with checksums is, if there is one: mutations get right
+    /// checksums there.
+    pub journal: Option<u64>,
 }
 
 /// Images larger than this are left out: nearly all that they hold is contents.
@@ -48,6 +51,7 @@ pub fn load(directory: &Path) -> Result<Vec<Seed>> {
     }
     for seed in &mut seeds {
         seed.touched = touched(seed);
+        seed.journal = journal::superblock_with_checksums(&seed.image);
     }
     Ok(seeds)
 }
@@ -80,6 +84,7 @@ fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
         target,
         image: image.clone(),
         touched: Vec::new(),
+        journal: None,
     };
     let mut seeds: Vec<Seed> = targets
         .iter()
@@ -130,6 +135,7 @@ fn tiny() -> Vec<Seed> {
         target,
         image: image.clone(),
         touched: Vec::new(),
+        journal: None,
     };
     let empty = Sparse::zeroes(4096);
     let mut seeds = vec![
