@@ -107,7 +107,7 @@ fn build(directory: &Path) -> Result<()> {
     fs::write(directory.join("tree.json"), serde_json::to_vec(&tree)?)?;
     convert(directory, "", "plain.qcow2")?;
     convert(directory, "-c -o compression_type=zstd", "zstd.qcow2")?;
-    convert(directory, "-F raw -B backing.raw", "overlay.qcow2")
+    overlay(directory)
 }
 
 fn make_filesystem(disk: &Path) -> Result<()> {
@@ -196,19 +196,33 @@ fn change(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes `name` of the disk. Backing files are named as seen from the directory.
 fn convert(directory: &Path, options: &str, name: &str) -> Result<()> {
     let words = "convert -f raw -O qcow2"
         .split(' ')
         .chain(options.split_ascii_whitespace());
-    let image = directory.join(name);
-    let backing = directory.join("backing.raw");
-    let words = words.map(|word| match word {
-        "backing.raw" => backing.as_path(),
-        _ => Path::new(word),
-    });
-    let disk = directory.join("debian.raw");
-    run("qemu-img", words.chain([&*disk, &*image]))?;
+    let (disk, image) = (directory.join("debian.raw"), directory.join(name));
+    run("qemu-img", words.map(Path::new).chain([&*disk, &*image]))?;
+    Ok(())
+}
+
+/// What differs from the backing file: an empty overlay on the disk, put onto the backing file.
+fn overlay(directory: &Path) -> Result<()> {
+    let image = directory.join("overlay.qcow2");
+    for words in [
+        "create -f qcow2 -F raw -b debian.raw",
+        "rebase -F raw -b backing.raw",
+    ] {
+        let words = words.split(' ').map(Path::new);
+        run("qemu-img", words.chain([&*image]))?;
+    }
+    let (part, whole) = (
+        fs::metadata(&image)?.len(),
+        fs::metadata(directory.join("plain.qcow2"))?.len(),
+    );
+    ensure!(
+        part < whole / 2,
+        "the overlay holds everything: {part} bytes of {whole}"
+    );
     Ok(())
 }
 
