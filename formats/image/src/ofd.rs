@@ -20,9 +20,9 @@ pub(crate) fn is_locked(file: &impl AsFd, byte: u64) -> Result<bool, Errno> {
 
 fn request(kind: i32, byte: u64) -> Result<libc::flock, Errno> {
     Ok(libc::flock {
-        l_type: i16::try_from(kind).map_err(|_| Errno::INVAL)?,
-        l_whence: i16::try_from(libc::SEEK_SET).map_err(|_| Errno::INVAL)?,
-        l_start: i64::try_from(byte).map_err(|_| Errno::INVAL)?,
+        l_type: kind.try_into().map_err(|_| Errno::INVAL)?,
+        l_whence: libc::SEEK_SET.try_into().map_err(|_| Errno::INVAL)?,
+        l_start: byte.try_into().map_err(|_| Errno::INVAL)?,
         l_len: 1,
         // Must be zero for these commands (fcntl(2)).
         l_pid: 0,

@@ -198,7 +198,7 @@ impl<'a> Opener<'a> {
         let name = String::from_utf8_lossy(name);
         warnings.push(format!(
             "does not name the format of its backing file `{}`, which is read as raw; \
-             give backing.format=qcow2 if it is qcow2",
+             if it is qcow2, open the image with `,backing.format=qcow2` behind its name",
             name.escape_debug()
         ));
         Format::Raw

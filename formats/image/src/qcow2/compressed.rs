@@ -224,30 +224,13 @@ fn copy_part(cluster: &Cluster, piece: Piece, buf: &mut [u8]) -> Result<()> {
 mod tests {
     use super::*;
     use std::io::Write;
-    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Instant;
 
-    use diskfs_block::Memory;
-
     use crate::Compression;
+    use crate::qcow2::counting::Counting;
     use crate::qcow2::units::L2Layout;
 
     const CLUSTER: usize = 65536;
-
-    /// Counts the reads.
-    #[derive(Debug)]
-    struct Counting(Memory, AtomicUsize);
-
-    impl BlockRead for Counting {
-        fn size_bytes(&self) -> u64 {
-            self.0.size_bytes()
-        }
-
-        fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-            self.1.fetch_add(1, Ordering::Relaxed);
-            self.0.read_at(offset, buf)
-        }
-    }
 
     fn content(index: usize) -> Vec<u8> {
         (0..CLUSTER)
@@ -270,8 +253,7 @@ mod tests {
             });
             bytes.extend(stored);
         }
-        let file = Counting(Memory::new(bytes), AtomicUsize::new(0));
-        (Arc::new(file), places)
+        (Arc::new(Counting::new(bytes)), places)
     }
 
     fn open(file: &Arc<Counting>) -> CompressedClusters {
@@ -324,7 +306,7 @@ mod tests {
                 scope.spawn(|| all.read_one(piece, &mut [0; 100]).unwrap());
             }
         });
-        assert_eq!(file.1.load(Ordering::Relaxed), 1);
+        assert_eq!(file.reads(), 1);
     }
 
     #[test]
@@ -343,7 +325,7 @@ mod tests {
         all.read_all(&pieces, &mut buf).unwrap();
         assert!(all.store.offered().is_empty());
         drop(all);
-        assert_eq!(file.1.load(Ordering::Relaxed), 40);
+        assert_eq!(file.reads(), 40);
     }
 
     #[test]
@@ -356,7 +338,7 @@ mod tests {
             assert!(start.elapsed() < Duration::from_secs(20));
             std::thread::sleep(Duration::from_millis(1));
         }
-        let before = file.1.load(Ordering::Relaxed);
+        let before = file.reads();
         let mut buf = vec![0; CLUSTER];
         let piece = Piece {
             cluster: places[5],
@@ -365,6 +347,6 @@ mod tests {
         };
         all.read_one(piece, &mut buf).unwrap();
         assert!(buf == content(5));
-        assert_eq!(file.1.load(Ordering::Relaxed), before);
+        assert_eq!(file.reads(), before);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use diskfs_block::{BlockRead, Memory};
 use proptest::prelude::*;
 
+use crate::qcow2::counting::Counting;
 use crate::{Format, Image, OpenOptions};
 
 /// 2 L2 tables of 64 clusters of 512 bytes, the second not full.
@@ -89,6 +90,21 @@ fn model_byte(kinds: &[Kind], at: usize) -> u8 {
         Kind::Data(host) => host_byte(host, at % CLUSTER),
         _ => 0,
     }
+}
+
+/// Clusters in a row in the file are one read, whatever L2 tables they are in.
+#[test]
+fn runs_go_on_over_the_borders_of_tables() {
+    let kinds: Vec<_> = (0..100).map(Kind::Data).collect();
+    let file = Arc::new(Counting::new(image(&kinds)));
+    let below = Arc::clone(&file) as Arc<dyn BlockRead>;
+    let opened = Image::from_device(below, &OpenOptions::default()).unwrap();
+    let mut all = vec![0; SIZE];
+    opened.device().read_at(0, &mut all).unwrap();
+    let before = file.reads();
+    opened.device().read_at(0, &mut all).unwrap();
+    assert_eq!(file.reads() - before, 1);
+    assert_eq!(opened.map().count(), 1);
 }
 
 proptest! {

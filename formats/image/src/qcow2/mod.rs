@@ -8,6 +8,8 @@ mod bitmap_directory;
 pub(crate) mod cache;
 pub(crate) mod check;
 mod compressed;
+#[cfg(test)]
+mod counting;
 mod decompress;
 mod feature_names;
 mod features;
