@@ -72,7 +72,15 @@ pub(crate) fn map(dir: &Path, image: &str, bytes: Option<&[u8]>) {
     let ours: Vec<MapEntry> = opened.map().map(Result::unwrap).collect();
     let expected = run(dir, "qemu-img", &["map", "--output=json", image]);
     let expected: Vec<Value> = serde_json::from_str(&expected).unwrap();
-    let ours_json: Vec<Value> = ours.iter().map(json).collect();
+    let mut ours_json: Vec<Value> = ours.iter().map(json).collect();
+    if expected
+        .iter()
+        .all(|entry| entry.get("compressed").is_none())
+    {
+        // QEMU before 8.2 does not tell.
+        let fields = ours_json.iter_mut().filter_map(Value::as_object_mut);
+        fields.for_each(|entry| drop(entry.remove("compressed")));
+    }
     for (ours, expected) in ours_json.iter().zip(&expected) {
         assert_eq!(ours, expected, "map");
     }
