@@ -32,8 +32,9 @@ fn main() -> Outcome {
     let (files, bytes) = (walk.files, walk.bytes);
     writeln!(
         std::io::stderr(),
-        "{files} files, {bytes} bytes; open {opened:?}, all {:?}; {:?}",
+        "{files} files, {bytes} bytes; open {opened:?}, all {:?}; peak memory {}; {:?}",
         start.elapsed(),
+        peak_memory(),
         fs.statistics()?
     )?;
     Ok(())
@@ -139,6 +140,13 @@ impl<W: Write> Walk<'_, W> {
             }
         }
     }
+}
+
+/// What Linux says of this process.
+fn peak_memory() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.unwrap_or("unknown").trim().to_owned()
 }
 
 fn hex(bytes: &[u8]) -> String {

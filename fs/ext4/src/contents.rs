@@ -97,6 +97,7 @@ fn announce(volume: &Volume, runs: &[Run], offset: u64, end: u64) {
         runs.iter()
             .map(|run| Span::of(volume, *run))
             .take_while(|span| span.start < end)
+            .take(ANNOUNCED_RUNS_MAX)
             .filter(|span| span.written)
     };
     if spans().nth(1).is_none() {
@@ -112,6 +113,10 @@ fn announce(volume: &Volume, runs: &[Run], offset: u64, end: u64) {
     }
 }
 
+/// How many runs one announcement covers: each costs a system call below, and a reader that is still
+/// behind them after so many announces again.
+const ANNOUNCED_RUNS_MAX: usize = 64;
+
 /// Says that these bytes will be read soon.
 pub(crate) fn will_need(volume: &Volume, inode: &Inode, offset: u64, len_bytes: u64) {
     if inode.has(InodeFlags::INLINE_DATA) {
@@ -121,7 +126,7 @@ pub(crate) fn will_need(volume: &Volume, inode: &Inode, offset: u64, len_bytes: 
     let Some(first) = volume.superblock.block_size.file_block_at(offset) else {
         return;
     };
-    for run in runs(volume, inode, first) {
+    for run in runs(volume, inode, first).take(ANNOUNCED_RUNS_MAX) {
         let Ok(run) = run else { return };
         let span = Span::of(volume, run);
         if span.start >= end {

@@ -100,7 +100,7 @@ impl Inode {
             return Ok(None);
         }
         let fields = fields_end(superblock, structure, bytes)?;
-        let fixed = bytes.get(..fields).unwrap_or(bytes);
+        let fixed = known_fields(bytes, fields);
         let flags = InodeFlags::from_bits_retain(raw.i_flags.get());
         let file_type = FileType::from_mode(u32::from(raw.i_mode.get()));
         let generation = raw.i_generation.get();
@@ -185,6 +185,17 @@ impl Inode {
             no_dump: self.has(InodeFlags::NO_DUMP),
         }
     }
+}
+
+/// The bytes that hold fields. An inode of the time before `i_extra_isize` says 0 there; the kernel
+/// takes the fields that it knows as being there then, all zeroes.
+fn known_fields(bytes: &[u8], end: usize) -> &[u8] {
+    let end = if end == raw::SIZE_BYTES && bytes.len() > end {
+        raw::KNOWN_BYTES
+    } else {
+        end
+    };
+    bytes.get(..end).unwrap_or(bytes)
 }
 
 /// Where the inode's fields end: after the first 128 bytes and `i_extra_isize` more.

@@ -8,9 +8,10 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::sync::Arc;
 
 use common::{debugfs, have, make_holes, make_tree, mke2fs, open, run};
-use diskfs_ext4::Ext4;
+use diskfs_ext4::{Ext4, Options};
 use diskfs_vfs::{DirEntry, ErrorKind, FileExtentKind, FileType, FsRead, InodeNumber};
 
 /// What each one has that the others lack.
@@ -276,6 +277,138 @@ fn compare_features(fs: &Ext4, image: &Path, what: &str) {
     );
 }
 
+/// e2fsck makes indices as the kernel does; mke2fs leaves directories without.
+#[test]
+fn indexed_directories_of_every_hash() {
+    if !have(
+        "indexed_directories",
+        &["mke2fs", "tune2fs", "e2fsck", "debugfs"],
+    ) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("tree");
+    make_tree(&tree, 700);
+    for name in [
+        "\u{fc}ml\u{e4}ut".repeat(20),
+        "\u{4e16}".to_owned(),
+        "\u{e9}".repeat(127),
+    ] {
+        fs::write(tree.join("many").join(name), "x").unwrap();
+    }
+    for (what, args) in [
+        ("legacy", "-t ext4 -b 1024 -O ^metadata_csum"),
+        ("half_md4", "-t ext4 -b 1024"),
+        ("half_md4", "-t ext4 -b 4096"),
+        ("tea", "-t ext4 -b 1024 -O large_dir"),
+    ] {
+        let image = mke2fs(dir.path(), &tree, "24M", args);
+        let text = image.to_str().unwrap();
+        run("tune2fs", &["-E", &format!("hash_alg={what}"), text]);
+        // 1: what was not right is now.
+        let fsck = std::process::Command::new("e2fsck")
+            .args(["-fyD", text])
+            .output()
+            .unwrap();
+        assert!(matches!(fsck.status.code(), Some(0 | 1)), "{what}");
+        let dump = run("debugfs", &["-R", "htree_dump /many", text]);
+        assert!(dump.contains("Root node dump"), "{what}: not indexed");
+        for unsigned in [false, true] {
+            if unsigned {
+                // Another sign than the index was made with: names of ASCII are found all the same.
+                debugfs(&image, &["set_super_value flags 2"]);
+            }
+            let fs = open(&image);
+            let many = fs.lookup(fs.root(), b"many").unwrap();
+            let mut missed = 0;
+            for entry in fs.read_dir(many, 0).unwrap().map(Result::unwrap) {
+                let found = fs.lookup(many, &entry.name);
+                if entry.name.is_ascii() || !unsigned {
+                    let name = entry.name.escape_ascii();
+                    assert_eq!(found.unwrap(), entry.inode, "{what}: {name}");
+                } else {
+                    missed += usize::from(found.is_err());
+                }
+            }
+            // The legacy hash has no seed, so it is certain: what is looked up by the wrong hash is
+            // missed, and so the index was used.
+            assert!(
+                !unsigned || what != "legacy" || missed > 0,
+                "{what}: not hashed"
+            );
+        }
+        debugfs(&image, &["set_super_value flags 1"]);
+        let (fs, device) = (open(&image), fs::File::open(&image).unwrap());
+        let comparison = Comparison {
+            fs: &fs,
+            device: &device,
+            what,
+        };
+        assert!(comparison.directory(fs.root(), &tree) > 700);
+    }
+}
+
+#[test]
+fn names_in_a_casefolded_directory() {
+    if !have("names_in_a_casefolded_directory", &["mke2fs", "debugfs"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("tree");
+    make_tree(&tree, 3);
+    let image = mke2fs(dir.path(), &tree, "16M", "-t ext4 -O casefold");
+    let fs = open(&image);
+    let a = fs.lookup(fs.root(), b"a").unwrap();
+    let exact = fs.lookup(a, b"len-60").unwrap();
+    assert_eq!(
+        fs.lookup(a, b"LEN-60").unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+    debugfs(&image, &["set_inode_field /a flags 0x40080000"]);
+    let fs = open(&image);
+    assert!(fs.metadata(a).unwrap().flags.casefold);
+    assert_eq!(fs.lookup(a, b"len-60").unwrap(), exact);
+    assert_eq!(fs.lookup(a, b"Len-60").unwrap(), exact);
+    assert_eq!(
+        fs.lookup(a, b"Len-62").unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+    assert_eq!(
+        fs.lookup(a, &[b'x'; 256]).unwrap_err().kind(),
+        ErrorKind::NameTooLong
+    );
+}
+
+#[test]
+fn threads_share_a_filesystem_and_a_cache_of_nothing() {
+    if !have("threads_share_a_filesystem", &["mke2fs"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("tree");
+    make_tree(&tree, 200);
+    make_holes(&tree);
+    let image = mke2fs(dir.path(), &tree, "16M", "-t ext4 -b 1024");
+    let device = fs::File::open(&image).unwrap();
+    for cache_bytes in [0, 64 << 10, 16 << 20] {
+        let below = Arc::new(diskfs_block::File::open(&image).unwrap());
+        let fs = Ext4::open(below, &Options { cache_bytes }).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let what = "threads";
+                    let comparison = Comparison {
+                        fs: &fs,
+                        device: &device,
+                        what,
+                    };
+                    comparison.directory(fs.root(), &tree)
+                });
+            }
+        });
+    }
+}
+
 #[test]
 fn attributes_devices_and_times_that_debugfs_sets() {
     if !have("attributes_devices_and_times", &["mke2fs", "debugfs"]) {
@@ -415,8 +548,8 @@ fn a_flipped_byte_under_a_checksum_is_corrupt_and_says_where() {
 }
 
 fn first_error(image: &Path, path: &str) -> diskfs_vfs::Error {
-    let device = std::sync::Arc::new(diskfs_block::File::open(image).unwrap());
-    let fs = match Ext4::open(device, &diskfs_ext4::Options::default()) {
+    let device = Arc::new(diskfs_block::File::open(image).unwrap());
+    let fs = match Ext4::open(device, &Options::default()) {
         Ok(fs) => fs,
         Err(e) => return e,
     };

@@ -38,6 +38,9 @@ pub(super) struct RawInode {
 /// Bytes of [`RawInode`]: `EXT4_GOOD_OLD_INODE_SIZE`.
 pub(super) const SIZE_BYTES: usize = 128;
 
+/// Bytes of all fields that Linux knows, `sizeof(struct ext4_inode)`.
+pub(super) const KNOWN_BYTES: usize = 160;
+
 /// Offsets of the fields behind it. One is there only when `i_extra_isize` reaches past its end.
 pub(super) mod extra {
     pub(in super::super) const I_EXTRA_ISIZE: usize = 0x80;

@@ -63,6 +63,8 @@ fn extra_fields_count_only_as_far_as_the_inode_says() {
     assert_eq!(parse(&s, &extra(12)).modified.nanoseconds, 9);
     assert_eq!(parse(&s, &extra(16)).created, None);
     assert_eq!(parse(&s, &extra(28)).created.unwrap().seconds, 5);
+    // Of the time before there was such a field: the kernel takes all that it knows.
+    assert_eq!(parse(&s, &extra(0)).created.unwrap().seconds, 5);
     assert!(Inode::parse(&s, 12, &raw(&extra(132))).is_err());
     assert!(Inode::parse(&s, 12, &raw(&extra(6))).is_err());
 }
