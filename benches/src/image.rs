@@ -122,7 +122,7 @@ fn build_raw(part: &Path) -> Result<()> {
     point.mount_loop(part, "loop")?;
     debian::install(point.path())?;
     large_file::write(&point.path().join(crate::visit::LARGE_FILE))?;
-    rustix::fs::sync();
+    rustix::fs::syncfs(&fs::File::open(point.path())?)?;
     // What debootstrap deleted would be data in the qcow2, too.
     command::output(Command::new("fstrim").arg(point.path()))?;
     point.unmount()

@@ -15,15 +15,34 @@ pub(crate) fn require_root() -> Result<()> {
     Ok(())
 }
 
-/// Makes the machine forget: `sync`, then the page, dentry and inode caches of every mount, those
-/// of the image files' own filesystem among them.
-pub(crate) fn drop_caches(images: &[&Path]) -> Result<()> {
-    rustix::fs::sync();
+/// What a cold measurement begins without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Cold {
+    /// Everything: `sync`, then 3 into `/proc/sys/vm/drop_caches`. Programs and libraries have to
+    /// be read again, too.
+    Machine,
+    /// The image: its pages by `POSIX_FADV_DONTNEED`, and all dentries and inodes by 2 into
+    /// `/proc/sys/vm/drop_caches`. What a mount kept is gone with it, because each cold measurement
+    /// is made on a new one. Leaves the machine's other users alone.
+    Image,
+}
+
+/// Makes the machine forget what it knows of the images.
+pub(crate) fn drop_caches(cold: Cold, images: &[&Path]) -> Result<()> {
     for image in images {
         let file = fs::File::open(image).with_context(|| image.display().to_string())?;
+        // What is not written back yet is not dropped.
+        rustix::fs::fdatasync(&file)?;
         rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?;
     }
-    fs::write("/proc/sys/vm/drop_caches", "3").context("writing /proc/sys/vm/drop_caches")
+    let what = match cold {
+        Cold::Machine => {
+            rustix::fs::sync();
+            "3"
+        }
+        Cold::Image => "2",
+    };
+    fs::write("/proc/sys/vm/drop_caches", what).context("writing /proc/sys/vm/drop_caches")
 }
 
 /// Reads every stored byte of `image`, so that the page cache holds it.

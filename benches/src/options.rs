@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
+use crate::machine::Cold;
+
 /// diskfs beside the kernel's loop mount, fuse2fs and qemu-storage-daemon, on one Debian image.
 ///
 /// Needs root: for the kernel's mounts and to drop its caches. The first run builds the image with
@@ -26,6 +28,10 @@ pub(crate) struct Options {
     /// Print JSON, with every sample, instead of the table
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// What a cold measurement begins without: everything that the machine has cached, or the image
+    #[arg(long, value_enum, default_value_t = Cold::Machine)]
+    pub(crate) cold: Cold,
 
     /// Only contenders whose name contains one of these; the kernel's always runs
     #[arg(long, value_name = "NAME", value_delimiter = ',')]

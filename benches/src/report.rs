@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
-use crate::machine;
+use crate::machine::{self, Cold};
 use crate::rig::Rig;
 use crate::samples::{Samples, Series};
 use crate::visit::{Row, Unit};
@@ -36,9 +36,13 @@ impl<'a> Report<'a> {
     /// A table in Markdown: one line per row, one column per contender. Each figure is the median,
     /// and in brackets its ratio to the first contender's; above 1 is worse, whatever the unit.
     pub(crate) fn to_markdown(&self) -> String {
+        let cold = match self.rig.cold() {
+            Cold::Machine => "nothing cached",
+            Cold::Image => "nothing of the image cached",
+        };
+        let machine = machine::describe();
         let mut text = format!(
-            "{}; median of {}\n\n",
-            machine::describe(),
+            "{machine}; median of {}; cold: {cold}\n\n",
             self.rig.repetitions()
         );
         let _ = writeln!(text, "| | unit | target | {} |", self.names.join(" | "));

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use crate::contender::{self, Contender};
 use crate::image::{Images, Kind};
+use crate::machine::Cold;
 use crate::mount::Mount;
 use crate::options::Options;
 use crate::samples::Samples;
@@ -26,6 +27,7 @@ pub(crate) struct Rig {
     visits: Vec<&'static dyn Visit>,
     repetitions: u32,
     random_bytes_per_job: u64,
+    cold: Cold,
     scratch: TempDir,
 }
 
@@ -58,6 +60,7 @@ impl Rig {
                 .collect(),
             repetitions: options.repetitions(),
             random_bytes_per_job: RANDOM_BYTES_PER_JOB / quarter,
+            cold: options.cold,
             scratch: tempfile::Builder::new().prefix("diskfs-bench-").tempdir()?,
         })
     }
@@ -107,6 +110,11 @@ impl Rig {
         self.repetitions
     }
 
+    /// What the cold measurements begin without.
+    pub(crate) fn cold(&self) -> Cold {
+        self.cold
+    }
+
     /// How much of the large file each reader reads at random.
     pub(crate) fn random_bytes_per_job(&self) -> u64 {
         self.random_bytes_per_job
@@ -134,10 +142,10 @@ impl Rig {
         machine::fill_page_cache(&self.image(contender))
     }
 
-    /// Makes the machine forget all files, the images among them.
+    /// Makes the machine forget what it knows of the images.
     pub(crate) fn drop_caches(&self) -> Result<()> {
         let paths = [Kind::Raw, Kind::Qcow2, Kind::Qcow2Zstd].map(|kind| self.images.path(kind));
-        machine::drop_caches(&paths.each_ref().map(PathBuf::as_path))
+        machine::drop_caches(self.cold, &paths.each_ref().map(PathBuf::as_path))
     }
 }
 
