@@ -14,7 +14,10 @@ fn written(dir: &Path, image: &HandMade) -> PathBuf {
     path
 }
 
-/// Opens and reads everything, in no more than a second.
+/// Far above the second that an optimised build stays below: what this is to catch takes for ever.
+const DEADLINE: Duration = Duration::from_secs(15);
+
+/// Opens and reads everything, without hanging.
 fn use_all(path: &Path, options: &OpenOptions) -> Result<Vec<u8>, Error> {
     let start = Instant::now();
     let result = (|| {
@@ -26,7 +29,7 @@ fn use_all(path: &Path, options: &OpenOptions) -> Result<Vec<u8>, Error> {
         image.map().collect::<Result<Vec<_>, _>>()?;
         Ok(all)
     })();
-    assert!(start.elapsed() < Duration::from_secs(1));
+    assert!(start.elapsed() < DEADLINE);
     result
 }
 
