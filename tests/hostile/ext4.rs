@@ -397,3 +397,30 @@ fn inline_data_stays_in_its_inode() {
     damaged.put(at + magic + 4 + 8, &60_000_u32.to_le_bytes());
     damaged.expect_corrupt(&[]);
 }
+
+/// Blocks of a journal that has to be replayed, each damaged in turn: the log ends before it, or it
+/// is corrupt, but it is never taken as it is.
+#[test]
+fn journals_are_not_believed() {
+    for name in [
+        "journal-v3",
+        "journal-plain",
+        "journal-revoke",
+        "journal-fast-commit",
+    ] {
+        let mut damaged = Damaged::new(name);
+        let sound = damaged.bytes.clone();
+        diskfs(["info", &damaged.write().display().to_string()]).expect(0, &[]);
+        let log = damaged.blocks(|block| block[..4] == [0xc0, 0x3b, 0x39, 0x98]);
+        assert!(log.len() > 3, "{name} has {} blocks in its log", log.len());
+        for block in log.iter().take(6) {
+            // Block type, sequence, the first fields behind the header, a field further on.
+            for offset in [7, 11, 15, 19, 28, 40] {
+                damaged.put(block + offset, &[0xff]);
+                let path = damaged.write().display().to_string();
+                diskfs(["ls", &path]).expect_message();
+                damaged.put(*block, &sound[*block..block + 64]);
+            }
+        }
+    }
+}
