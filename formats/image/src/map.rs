@@ -39,10 +39,10 @@ pub struct Map {
     pending: Option<MapEntry>,
 }
 
-/// Pieces that are merged into one entry: 512 TiB of a plain disk at QEMU's default cluster size.
-/// Tables can map an endless disk to the same few clusters; this way an entry comes up now and
-/// then, and the caller can stop.
-const MERGE_MAX: u32 = 1 << 20;
+/// Pieces that are merged into one entry: 8 TiB of a plain disk at QEMU's default cluster size.
+/// Tables can map an endless disk to the same few clusters; this way an entry comes up within a
+/// second, and the caller can stop.
+const MERGE_MAX: u32 = 1 << 14;
 
 impl Map {
     pub(crate) const fn new(node: Arc<Node>) -> Self {
