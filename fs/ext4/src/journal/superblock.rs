@@ -93,10 +93,12 @@ impl JournalSuperblock {
         let raw = RawJournalSuperblock::ref_from_bytes(bytes)
             .map_err(|_| corrupt_superblock("it is cut short"))?;
         let words = feature_words(raw)?;
-        check_sizes(raw, size, mapped_blocks)?;
         let checksums = Checksums::from_features(words.compatible, words.incompatible)
             .ok_or_else(|| corrupt_superblock("it has checksums of more than one version"))?;
+        // Before the features are believed: unsupported is another matter than corrupt.
         check_checksum(raw, bytes, checksums)?;
+        words.check_known()?;
+        check_sizes(raw, size, mapped_blocks)?;
         let incompatible = words.incompatible;
         let (end, fast_commits) = areas(raw, incompatible);
         let wide = incompatible.contains(Incompatible::SIXTY_FOUR_BIT);
@@ -150,6 +152,20 @@ impl JournalSuperblock {
 struct FeatureWords {
     compatible: Compatible,
     incompatible: Incompatible,
+    read_only: u32,
+}
+
+impl FeatureWords {
+    fn check_known(&self) -> Result<()> {
+        let unknown = unknown_names(self.incompatible, self.read_only);
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let names = unknown.join(", ");
+        Err(unsupported(format_args!(
+            "it has features that this driver lacks: {names}"
+        )))
+    }
 }
 
 /// The features; none with version 1, where their words did not exist.
@@ -173,18 +189,10 @@ fn feature_words(raw: &RawJournalSuperblock) -> Result<FeatureWords> {
             )));
         }
     };
-    let incompatible = Incompatible::from_bits_retain(incompatible);
-    let unknown = unknown_names(incompatible, read_only);
-    if !unknown.is_empty() {
-        let names = unknown.join(", ");
-        return Err(unsupported(format_args!(
-            "it has features that this driver lacks: {names}"
-        )));
-    }
-    let compatible = Compatible::from_bits_retain(compatible);
     Ok(FeatureWords {
-        compatible,
-        incompatible,
+        compatible: Compatible::from_bits_retain(compatible),
+        incompatible: Incompatible::from_bits_retain(incompatible),
+        read_only,
     })
 }
 
