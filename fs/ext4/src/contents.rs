@@ -8,7 +8,7 @@ use diskfs_vfs::{FileExtent, FileExtentKind};
 
 use crate::bytes::{index, len_u64};
 use crate::error::{InInode, Result};
-use crate::file_blocks::{Run, runs};
+use crate::file_blocks::{Run, runs_until};
 use crate::inline_data;
 use crate::inode::{Inode, InodeFlags};
 use crate::volume::Volume;
@@ -37,7 +37,8 @@ pub(crate) fn read_blocks(
     let within = |byte: u64| index(byte.saturating_sub(offset));
     let mut done = 0;
     if let Some(first) = volume.superblock.block_size.file_block_at(offset) {
-        let runs = runs(volume, inode, first);
+        let until = volume.superblock.block_size.blocks_for(end);
+        let runs = runs_until(volume, inode, first, until);
         announce(volume, runs.listed(), offset, end);
         for run in runs {
             let span = Span::of(volume, run?);
@@ -126,7 +127,8 @@ pub(crate) fn will_need(volume: &Volume, inode: &Inode, offset: u64, len_bytes: 
     let Some(first) = volume.superblock.block_size.file_block_at(offset) else {
         return;
     };
-    for run in runs(volume, inode, first).take(ANNOUNCED_RUNS_MAX) {
+    let until = volume.superblock.block_size.blocks_for(end);
+    for run in runs_until(volume, inode, first, until).take(ANNOUNCED_RUNS_MAX) {
         let Ok(run) = run else { return };
         let span = Span::of(volume, run);
         if span.start >= end {
@@ -152,6 +154,10 @@ pub(crate) fn extents(volume: &Volume, inode: Arc<Inode>, offset: u64) -> Extent
     }
 }
 
+/// How far a search for the end of a hole goes, in a file whose runs are not in a list: the hole is
+/// told in pieces then.
+const HOLE_BLOCKS_MAX: u64 = 1 << 20;
+
 /// Iterator of [`extents`].
 #[derive(Debug)]
 pub(crate) struct Extents<'a> {
@@ -167,13 +173,15 @@ impl Extents<'_> {
             return Ok((FileExtentKind::Inline, end));
         }
         let size = self.volume.superblock.block_size;
-        let run = match size.file_block_at(self.at) {
-            Some(block) => runs(self.volume, &self.inode, block).next().transpose()?,
-            None => None,
-        };
-        let Some(span) = run.map(|run| Span::of(self.volume, run)) else {
+        let Some(block) = size.file_block_at(self.at) else {
             return Ok((FileExtentKind::Hole, end));
         };
+        let until = u64::from(block.0).saturating_add(HOLE_BLOCKS_MAX);
+        let mut runs = runs_until(self.volume, &self.inode, block, until);
+        let Some(run) = runs.next().transpose()? else {
+            return Ok((FileExtentKind::Hole, size.bytes_of(runs.complete_until())));
+        };
+        let span = Span::of(self.volume, run);
         Ok(if span.start > self.at {
             (FileExtentKind::Hole, span.start)
         } else if span.written {

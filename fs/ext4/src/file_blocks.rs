@@ -23,7 +23,7 @@ use crate::volume::Volume;
 /// up in its tree each time; that is a file in pieces of some blocks each, or a huge one.
 const LISTED_RUNS_MAX: usize = 4096;
 /// How many steps the making of a list may take, empty subtrees included.
-const LISTED_STEPS_MAX: usize = 8 * LISTED_RUNS_MAX;
+const LISTED_STEPS_MAX: usize = 2 * LISTED_RUNS_MAX;
 
 /// Contiguous blocks of a file that are contiguous on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,17 +114,29 @@ impl FileMaps {
 /// The runs of an inode from the one that holds `from` on (which is cut to begin there), in order.
 /// Holes are what lies between them. Ends after the first error.
 pub(crate) fn runs<'a>(volume: &'a Volume, inode: &'a Inode, from: FileBlock) -> Runs<'a> {
+    runs_until(volume, inode, from, u64::MAX)
+}
+
+/// As [`runs`], but what begins at file block `until` or behind it may be left out: a map can lead to
+/// 2^32 blocks of nothing, and then a search takes as long as it is far.
+pub(crate) fn runs_until<'a>(
+    volume: &'a Volume,
+    inode: &'a Inode,
+    from: FileBlock,
+    until: u64,
+) -> Runs<'a> {
     let source = match list(volume, inode) {
         Ok(Some(list)) => {
             let next = list.partition_point(|run| run.end() <= u64::from(from.0));
             Source::List { list, next }
         }
-        Ok(None) => Source::Walk(Walk::new(volume, inode, from)),
+        Ok(None) => Source::Walk(Walk::new(volume, inode, from, until)),
         Err(e) => Source::Failed(Some(e)),
     };
     Runs {
         source,
         from,
+        until,
         inode: inode.number,
     }
 }
@@ -134,6 +146,7 @@ pub(crate) fn runs<'a>(volume: &'a Volume, inode: &'a Inode, from: FileBlock) ->
 pub(crate) struct Runs<'a> {
     source: Source<'a>,
     from: FileBlock,
+    until: u64,
     inode: u32,
 }
 
@@ -150,6 +163,14 @@ impl Runs<'_> {
         match &self.source {
             Source::List { list, next } => list.get(*next..).unwrap_or_default(),
             _ => &[],
+        }
+    }
+
+    /// The file block before which none was left out.
+    pub(crate) fn complete_until(&self) -> u64 {
+        match self.source {
+            Source::Walk(_) => self.until,
+            _ => u64::MAX,
         }
     }
 
@@ -210,11 +231,11 @@ enum Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(volume: &'a Volume, inode: &'a Inode, from: FileBlock) -> Self {
+    fn new(volume: &'a Volume, inode: &'a Inode, from: FileBlock, until: u64) -> Self {
         let tree = if inode.has(InodeFlags::EXTENTS) {
             Self::Extents(extent_tree::Walk::new(volume, inode, from))
         } else {
-            Self::BlockMap(block_map::Walk::new(volume, inode, from))
+            Self::BlockMap(block_map::Walk::new(volume, inode, from, until))
         };
         let fast_commits = volume.fast_commits.as_ref();
         match fast_commits.and_then(|fast_commits| fast_commits.ranges(inode.number)) {
@@ -256,7 +277,7 @@ fn list(volume: &Volume, inode: &Inode) -> Result<Option<Arc<[Run]>>> {
 }
 
 fn make_list(volume: &Volume, inode: &Inode) -> Result<Option<Arc<[Run]>>> {
-    let mut walk = Walk::new(volume, inode, FileBlock(0));
+    let mut walk = Walk::new(volume, inode, FileBlock(0), u64::MAX);
     let mut list: Vec<Run> = Vec::new();
     for _ in 0..LISTED_STEPS_MAX {
         match walk.step().transpose().in_inode(inode.number)? {
