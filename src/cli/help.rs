@@ -57,17 +57,9 @@ Times are shown in UTC. Names on a terminal are quoted, so that they can't contr
 pub(crate) fn command() -> Command {
     let command = super::Cli::command();
     let list = groups(&command);
-    command.help_template(format!(
-        "{{about}}
-
-{{usage-heading}} {{usage}}
-
-{list}Options:
-{{options}}
-
-{{after-help}}
-"
-    ))
+    let usage = "{about}\n\n{usage-heading} {usage}\n\n";
+    let options = "Options:\n{options}{after-help}\n";
+    command.help_template(format!("{usage}{list}{options}"))
 }
 
 fn groups(command: &Command) -> String {

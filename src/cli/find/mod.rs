@@ -42,9 +42,6 @@ Examples:
   diskfs find --json disk.qcow2:/var/log -size +1M"
 )]
 pub(super) struct Find {
-    #[command(flatten)]
-    source: SourceArgs,
-
     /// Where to begin; an image alone is its root
     #[arg(value_name = "IMG[:/PATH]")]
     start: Operand,
@@ -56,6 +53,9 @@ pub(super) struct Find {
         allow_hyphen_values = true
     )]
     expression: Vec<OsString>,
+
+    #[command(flatten)]
+    source: SourceArgs,
 }
 
 pub(super) fn run(args: &Find, session: &mut Session) -> Result<()> {
