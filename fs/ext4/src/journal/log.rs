@@ -43,28 +43,44 @@ struct PlacedRun {
 pub(super) struct LogMap {
     runs: Vec<PlacedRun>,
     len_blocks: u32,
+    fs_blocks: u64,
 }
 
 impl LogMap {
-    /// From the runs of the journal's inode, in order and without holes. All must lie within the
-    /// filesystem's `fs_blocks`.
-    pub(super) fn new(
-        runs: impl IntoIterator<Item = Result<JournalRun>>,
-        fs_blocks: u64,
-    ) -> Result<Self> {
-        let mut map = Self {
+    /// Of no blocks yet. All must lie within the filesystem's `fs_blocks`.
+    pub(super) const fn new(fs_blocks: u64) -> Self {
+        Self {
             runs: Vec::new(),
             len_blocks: 0,
-        };
-        for run in runs {
-            map.push(run?, fs_blocks)?;
+            fs_blocks,
         }
-        Ok(map)
     }
 
-    fn push(&mut self, run: JournalRun, fs_blocks: u64) -> Result<()> {
+    /// Adds runs of the journal's inode, in order and without holes, until there are `len_blocks`
+    /// blocks. What the inode has behind them is not looked at.
+    ///
+    /// # Errors
+    /// `Corrupt` when it has less.
+    pub(super) fn extend(
+        &mut self,
+        runs: &mut impl Iterator<Item = Result<JournalRun>>,
+        len_blocks: u32,
+    ) -> Result<()> {
+        while self.len_blocks < len_blocks {
+            let Some(run) = runs.next() else {
+                let found = self.len_blocks;
+                return Err(corrupt_map(format_args!(
+                    "the superblock says {len_blocks}, its inode has {found}"
+                )));
+            };
+            self.push(run?)?;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, run: JournalRun) -> Result<()> {
         let end = run.start.0.checked_add(u64::from(run.len_blocks));
-        if end.is_none_or(|end| end > fs_blocks) {
+        if end.is_none_or(|end| end > self.fs_blocks) {
             let JournalRun { start, len_blocks } = run;
             return Err(corrupt_map(format_args!(
                 "{len_blocks} of them from {start} on are outside of the filesystem"
@@ -82,11 +98,6 @@ impl LogMap {
             _ => self.runs.push(PlacedRun { first, run }),
         }
         Ok(())
-    }
-
-    /// How many blocks the journal's inode has.
-    pub(super) const fn len_blocks(&self) -> u32 {
-        self.len_blocks
     }
 
     /// The block's place on the device, and how many blocks follow there in the same order, itself
@@ -172,29 +183,40 @@ impl<'a> LogReader<'a> {
 }
 
 #[cfg(test)]
+impl LogMap {
+    /// Of these runs.
+    pub(super) fn of(runs: &[JournalRun], fs_blocks: u64) -> Result<Self> {
+        let mut map = Self::new(fs_blocks);
+        for run in runs {
+            map.push(*run)?;
+        }
+        Ok(map)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use diskfs_block::Memory;
 
     use super::*;
 
-    #[expect(clippy::unnecessary_wraps, reason = "runs come out of what can fail")]
-    fn run(start: u64, len_blocks: u32) -> Result<JournalRun> {
-        Ok(JournalRun {
+    fn run(start: u64, len_blocks: u32) -> JournalRun {
+        JournalRun {
             start: FsBlock(start),
             len_blocks,
-        })
+        }
     }
 
     #[test]
     fn blocks_are_found_in_their_runs() {
-        let map = LogMap::new([run(10, 2), run(12, 3), run(5, 1)], 20).unwrap();
-        assert_eq!(map.len_blocks(), 6);
+        let map = LogMap::of(&[run(10, 2), run(12, 3), run(5, 1)], 20).unwrap();
+        assert_eq!(map.len_blocks, 6);
         assert_eq!(map.runs.len(), 2, "neighbours are one run");
         assert_eq!(map.device_block(LogBlock(4)).unwrap(), FsBlock(14));
         assert_eq!(map.device_block(LogBlock(5)).unwrap(), FsBlock(5));
         assert!(map.device_block(LogBlock(6)).is_err());
         assert!(
-            LogMap::new([], 20)
+            LogMap::of(&[], 20)
                 .unwrap()
                 .device_block(LogBlock(0))
                 .is_err()
@@ -203,9 +225,9 @@ mod tests {
 
     #[test]
     fn runs_stay_within_the_filesystem() {
-        assert!(LogMap::new([run(10, 11)], 20).is_err());
-        assert!(LogMap::new([run(u64::MAX, 2)], u64::MAX).is_err());
-        assert!(LogMap::new([run(0, u32::MAX), run(0, 1)], u64::MAX).is_err());
+        assert!(LogMap::of(&[run(10, 11)], 20).is_err());
+        assert!(LogMap::of(&[run(u64::MAX, 2)], u64::MAX).is_err());
+        assert!(LogMap::of(&[run(0, u32::MAX), run(0, 1)], u64::MAX).is_err());
     }
 
     #[test]
@@ -213,7 +235,7 @@ mod tests {
         let size = BlockSize::from_log(0).unwrap();
         let bytes: Vec<u8> = (0..20u8).flat_map(|n| vec![n; 1024]).collect();
         let device: Arc<dyn BlockRead> = Arc::new(Memory::new(bytes));
-        let map = LogMap::new([run(10, 2), run(3, 2)], 20).unwrap();
+        let map = LogMap::of(&[run(10, 2), run(3, 2)], 20).unwrap();
         let mut reader = LogReader::new(&device, &map, size);
         for (block, value) in [(0, 10), (3, 4), (1, 11), (2, 3), (0, 10)] {
             let bytes = reader.block(LogBlock(block)).unwrap();

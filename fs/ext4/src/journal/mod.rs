@@ -28,7 +28,7 @@
 //! # Limits
 //!
 //! Everything is bounded by the blocks that the journal's inode really has: each tag takes a block
-//! of the log, and the log is gone round once. See `superblock::LOG_BLOCKS_MAX`.
+//! of the log, and the log is gone round once. See `superblock::JOURNAL_BLOCKS_MAX`.
 //!
 //! # Not done
 //!
@@ -130,12 +130,14 @@ impl Journal {
         fs_blocks: u64,
         runs: impl IntoIterator<Item = Result<JournalRun>>,
     ) -> Result<Self> {
-        let map = LogMap::new(runs, fs_blocks)?;
+        let mut runs = runs.into_iter();
+        let mut map = LogMap::new(fs_blocks);
+        map.extend(&mut runs, 1)?;
         let mut bytes = [0; SUPERBLOCK_BYTES];
         let at = block_size.byte_of(map.device_block(LogBlock(0))?);
         device.read_at(at, &mut bytes).map_err(device_failed)?;
-        let superblock =
-            JournalSuperblock::parse(&bytes, block_size, map.len_blocks()).map_err(|e| e.at(at))?;
+        let superblock = JournalSuperblock::parse(&bytes, block_size).map_err(|e| e.at(at))?;
+        map.extend(&mut runs, superblock.len_blocks)?;
         Ok(Self {
             device,
             block_size,

@@ -142,7 +142,7 @@ mod tests {
             start: FsBlock(1000),
             len_blocks: 100,
         };
-        let map = LogMap::new([Ok(run)], 2000).unwrap();
+        let map = LogMap::of(&[run], 2000).unwrap();
         let runs = newest.into_runs(&map).unwrap();
         runs.iter()
             .map(|run| (run.target.0, run.source.0, run.len_blocks))

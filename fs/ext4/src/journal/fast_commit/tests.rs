@@ -81,7 +81,7 @@ impl Writer {
             start: FsBlock(FIRST),
             len_blocks: BLOCKS,
         };
-        let map = LogMap::new([Ok(run)], 1024)?;
+        let map = LogMap::of(&[run], 1024)?;
         let mut reader = LogReader::new(&device, &map, superblock.block_size);
         FastCommits::load(Source {
             device: &device,
