@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::operand::{Operand, Place};
 use super::options::SourceArgs;
 use super::show::json::put_name;
-use super::show::name::NameStyle;
+use super::show::name::{NameStyle, message};
 use super::{GlobalArgs, ProgressMode};
 
 /// Buffer of standard output: what a pipe holds by default (pipe(7)).
@@ -76,7 +76,7 @@ impl Session {
             self.exit_code = error.kind().exit_code();
         }
         let text = match self.output() {
-            Output::Text => format!("diskfs: {}\n", chain(error)),
+            Output::Text => format!("diskfs: {}\n", message(&chain(error))),
             Output::Json => format!("{}\n", error_json(self.command, error)),
         };
         let _ = io::stderr().write_all(text.as_bytes()); // Nowhere left to complain.
@@ -91,7 +91,7 @@ impl Session {
     pub(crate) fn warn(&mut self, text: &str) {
         if self.warned.insert(text.to_owned()) {
             let text = match self.output() {
-                Output::Text => format!("diskfs: warning: {text}\n"),
+                Output::Text => format!("diskfs: warning: {}\n", message(text)),
                 Output::Json => format!("{}\n", json!({ "warning": { "message": text } })),
             };
             let _ = io::stderr().write_all(text.as_bytes());
@@ -123,11 +123,7 @@ impl Session {
     }
 
     /// Opens the filesystem that is meant in `image`.
-    pub(crate) fn open_filesystem(
-        &mut self,
-        image: &OsStr,
-        args: &SourceArgs,
-    ) -> Result<Filesystem> {
+    fn open_filesystem(&mut self, image: &OsStr, args: &SourceArgs) -> Result<Filesystem> {
         let disk = self.disk(image, args)?;
         let filesystem = args.volume.filesystem(&disk);
         self.warn_of(&disk);

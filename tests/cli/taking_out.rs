@@ -183,7 +183,7 @@ fn cp_takes_files_where_they_are_told_to_go() {
 fn cp_leaves_alone_what_it_should() {
     let demo = image("demo.qcow2");
     let before = fs::read(demo.path()).unwrap();
-    for (words, code, message) in [
+    let cases: [(&[&str], i32, &str); 7] = [
         (
             &["cp", "demo.qcow2:/etc/hostname", "demo.qcow2:/tmp/x"],
             4,
@@ -195,12 +195,24 @@ fn cp_leaves_alone_what_it_should() {
             "the image itself",
         ),
         (
+            &["cat", "-o", "demo.qcow2", "demo.qcow2:/etc/hostname"],
+            2,
+            "the image itself",
+        ),
+        (
+            &["tar", "-f", "demo.qcow2", "demo.qcow2"],
+            2,
+            "the image itself",
+        ),
+        (&["tar", "demo.qcow2:/etc/hostname"], 1, "as a member"),
+        (
             &["cp", "demo.qcow2:/etc/hostname", "/dev/null"],
             2,
             "no regular file",
         ),
         (&["cp", "demo.qcow2:/etc/hostname", "no/such"], 3, "no"),
-    ] {
+    ];
+    for (words, code, message) in cases {
         let (found, stderr) = diskfs(&demo, words).failure();
         assert_eq!(found, code, "{words:?}: {stderr}");
         assert!(stderr.contains(message), "{words:?}: {stderr}");

@@ -81,7 +81,7 @@ fn qcow2_fields(qcow2: &Qcow2Details) -> Vec<(&'static str, String)> {
         ("refcount bits", qcow2.refcount_bits.to_string()),
     ];
     if !qcow2.features.is_empty() {
-        rows.push(("features", qcow2.features.join(", ")));
+        rows.push(("features", safe(qcow2.features.join(", ").as_bytes())));
     }
     if qcow2.dirty {
         rows.push((
@@ -275,8 +275,13 @@ fn details(report: &VolumeReport) -> String {
     let Some((identity, _)) = &report.filesystem else {
         return String::new();
     };
-    let mut rows = vec![("features", identity.features.join(", "))];
-    rows.extend(identity.notes.iter().map(|note| ("note", note.clone())));
+    let mut rows = vec![("features", safe(identity.features.join(", ").as_bytes()))];
+    rows.extend(
+        identity
+            .notes
+            .iter()
+            .map(|note| ("note", safe(note.as_bytes()))),
+    );
     format!(
         "\n{} ({}):\n{}",
         report.volume.name(),

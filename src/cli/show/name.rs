@@ -92,6 +92,16 @@ fn quote(name: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(b"'".iter().copied().chain(inner).chain(*b"'").collect())
 }
 
+/// A message with whatever an image put into it: one line, and nothing that controls a terminal.
+pub(crate) fn message(text: &str) -> String {
+    let shown = |c: char| {
+        let plain = is_plain(c).then_some(c);
+        let escaped = (!is_plain(c)).then(|| c.escape_default());
+        plain.into_iter().chain(escaped.into_iter().flatten())
+    };
+    text.chars().flat_map(shown).collect()
+}
+
 /// A path of the filesystem as text for messages.
 pub(crate) fn text(name: &[u8]) -> String {
     String::from_utf8_lossy(&escape(name)).into_owned()
@@ -138,6 +148,11 @@ mod tests {
         ] {
             assert_eq!(shown(NameStyle::Quoted, name.as_bytes()), expected);
         }
+    }
+
+    #[test]
+    fn messages_stay_on_their_line() {
+        assert_eq!(message("a\\b: \u{1b}[2J\nx"), "a\\b: \\u{1b}[2J\\nx");
     }
 
     #[test]
