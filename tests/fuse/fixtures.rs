@@ -1,0 +1,40 @@
+//! Whole filesystems: the mount shows what the kernel showed of them.
+
+use diskfs_fixtures::{Tree, expected_tree, image};
+
+use super::{Mountpoint, can_mount, diskfs, stderr};
+
+/// One for each thing that passes through the mount in a way of its own; the filesystem's own
+/// forms are compared without FUSE.
+const FIXTURES: [&str; 8] = [
+    "demo.qcow2",
+    "ext2",
+    "ext4-default",
+    "ext4-directories",
+    "ext4-htree-deep",
+    "ext4-inline-data",
+    "ext4-sparse",
+    "ext4-xattr",
+];
+
+#[test]
+fn mounted_filesystems_are_as_recorded() {
+    if can_mount().is_none() {
+        return;
+    }
+    for name in FIXTURES {
+        let image = image(name);
+        let at = Mountpoint::new();
+        let mounted = diskfs(["mount".as_ref(), image.path().as_os_str(), at.as_os_str()]);
+        assert!(mounted.status.success(), "{name}: {}", stderr(&mounted));
+        let found = Tree::of_directory(&at).expect("it can be read");
+        let differences = expected_tree(name).differences(&found);
+        let unmounted = diskfs(["umount".as_ref(), at.as_os_str()]);
+        assert!(unmounted.status.success(), "{name}: {}", stderr(&unmounted));
+        assert!(
+            differences.is_empty(),
+            "{name}:\n{}",
+            differences.join("\n")
+        );
+    }
+}

@@ -1,0 +1,239 @@
+//! How mounts begin and end: in the background, in the foreground, busy, killed, as a user.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use diskfs_fixtures::{TempImage, image, require};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{DISKFS, Mountpoint, can_mount, diskfs, processes_with, run, stderr};
+
+const FIXTURE: &str = "ext4-default";
+
+fn mount(image: &TempImage, at: &Mountpoint) {
+    let output = diskfs(["mount".as_ref(), image.path().as_os_str(), at.as_os_str()]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(output.stderr.is_empty() && output.stdout.is_empty());
+    assert!(at.is_mounted());
+}
+
+fn umount(at: &Mountpoint, words: &[&str]) -> (Option<i32>, String) {
+    let words = ["umount"].iter().chain(words).map(AsRef::as_ref);
+    let output = diskfs(words.chain([at.as_os_str()]));
+    (output.status.code(), stderr(&output))
+}
+
+/// The process that serves a mount (the other one is its companion).
+fn server(image: &TempImage) -> Pid {
+    let found = processes_with(&image.path());
+    let pid = found
+        .first()
+        .and_then(|process| process.file_name()?.to_str()?.parse().ok());
+    Pid::from_raw(pid.expect("a server")).expect("a pid")
+}
+
+fn wait_for(what: &str, done: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < deadline, "waited for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn mounts_in_the_background_and_leaves_nothing() {
+    if can_mount().is_none() {
+        return;
+    }
+    let (image, at) = (image(FIXTURE), Mountpoint::new());
+    mount(&image, &at);
+    let entry = diskfs::export::fuse::mounted_at(&at).unwrap().unwrap();
+    assert_eq!(
+        (entry.kind.as_str(), entry.source.as_os_str()),
+        ("fuse.diskfs", image.path().as_os_str())
+    );
+    assert_eq!(umount(&at, &[]), (Some(0), String::new()));
+    assert!(!at.is_mounted());
+    // It returns when the server has let go of the image, not a moment before the process's end.
+    wait_for("the processes' end", || {
+        processes_with(&image.path()).is_empty() && processes_with(&at).is_empty()
+    });
+}
+
+#[test]
+fn whatever_unmounts_it_ends_the_server() {
+    if can_mount().is_none() {
+        return;
+    }
+    for (program, words) in [("umount", vec![]), ("fusermount3", vec!["-u"])] {
+        let (image, at) = (image(FIXTURE), Mountpoint::new());
+        mount(&image, &at);
+        let words = words.iter().map(AsRef::as_ref).chain([at.as_os_str()]);
+        run(program, &words.collect::<Vec<_>>());
+        wait_for("the server's end", || {
+            processes_with(&image.path()).is_empty()
+        });
+        assert!(!at.is_mounted());
+    }
+}
+
+#[test]
+fn a_killed_server_leaves_no_dead_mount() {
+    if can_mount().is_none() {
+        return;
+    }
+    let (image, at) = (image(FIXTURE), Mountpoint::new());
+    mount(&image, &at);
+    kill_process(server(&image), Signal::KILL).unwrap();
+    at.wait_until(false);
+    assert_eq!(fs::read_dir(&*at).unwrap().count(), 0);
+    wait_for("the companion's end", || processes_with(&at).is_empty());
+}
+
+#[test]
+fn signals_unmount() {
+    if can_mount().is_none() {
+        return;
+    }
+    for signal in [Signal::INT, Signal::TERM] {
+        let (image, at) = (image(FIXTURE), Mountpoint::new());
+        let mut server = Command::new(DISKFS)
+            .args(["mount", "--foreground"])
+            .args([image.path(), at.to_path_buf()])
+            .spawn()
+            .unwrap();
+        at.wait_until(true);
+        assert!(fs::read_dir(&*at).unwrap().count() > 0);
+        kill_process(Pid::from_child(&server), signal).unwrap();
+        assert!(server.wait().unwrap().success());
+        assert!(!at.is_mounted());
+    }
+}
+
+#[test]
+fn who_uses_a_mount_is_named() {
+    if can_mount().is_none() {
+        return;
+    }
+    let (image, at) = (image(FIXTURE), Mountpoint::new());
+    mount(&image, &at);
+    let mut user = Command::new("sleep")
+        .arg("60")
+        .current_dir(&*at)
+        .spawn()
+        .unwrap();
+    let (code, said) = umount(&at, &[]);
+    assert_eq!(code, Some(6), "{said}");
+    let wanted = format!("is in use by sleep (pid {})", user.id());
+    assert!(said.contains(&wanted) && said.contains("--lazy"), "{said}");
+    let (code, said) = umount(&at, &["--lazy"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("still served"), "{said}");
+    assert!(!at.is_mounted());
+    assert!(!processes_with(&image.path()).is_empty());
+    user.kill().unwrap();
+    user.wait().unwrap();
+    wait_for("the server's end", || {
+        processes_with(&image.path()).is_empty()
+    });
+}
+
+#[test]
+fn a_mount_that_fails_says_why_and_leaves_nothing() {
+    if can_mount().is_none() {
+        return;
+    }
+    let (image, at) = (image(FIXTURE), Mountpoint::new());
+    let try_mount = |image: &Path, at: &Path| {
+        let output = diskfs(["mount".as_ref(), image.as_os_str(), at.as_os_str()]);
+        (output.status.code(), stderr(&output))
+    };
+    let file = image.directory().join("file");
+    File::create(&file).unwrap();
+    for (image, mountpoint, code, words) in [
+        (
+            image.path(),
+            at.join("none"),
+            3,
+            "mountpoint does not exist",
+        ),
+        (
+            image.path(),
+            file.clone(),
+            1,
+            "mountpoint is not a directory",
+        ),
+        (
+            image.directory().join("none"),
+            at.to_path_buf(),
+            3,
+            "no such file",
+        ),
+    ] {
+        let (found, said) = try_mount(&image, &mountpoint);
+        assert_eq!(found, Some(code), "{said}");
+        assert!(said.to_lowercase().contains(words), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    assert!(!at.is_mounted());
+    let (code, said) = umount(&at, &[]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("is not a mountpoint"), "{said}");
+}
+
+/// Everything once more as a user without rights. In a mount namespace of its own `/dev/fuse` has
+/// the mode that it has on any desktop, whatever it is on this machine.
+#[test]
+fn an_ordinary_user_mounts_and_unmounts() {
+    if can_mount().is_none() || require("setpriv").is_none() || require("unshare").is_none() {
+        return;
+    }
+    let image = image(FIXTURE);
+    let at = image.directory().join("mnt");
+    fs::create_dir(&at).unwrap();
+    for path in [image.directory(), &image.path(), &at] {
+        rustix::fs::chown(
+            path,
+            Some(rustix::fs::Uid::from_raw(65534)),
+            Some(rustix::fs::Gid::from_raw(65534)),
+        )
+        .unwrap();
+    }
+    // The program may lie where only root gets to.
+    let program = image.directory().join("diskfs");
+    fs::copy(DISKFS, &program).unwrap();
+    fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    let script = r#"
+        set -e
+        mknod "$DIR/fuse" c 10 229; chmod 666 "$DIR/fuse"; mount --bind "$DIR/fuse" /dev/fuse
+        user() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
+        cd "$DIR"
+        user ./diskfs mount "$IMG" mnt
+        user ls mnt >/dev/null
+        user ./diskfs umount mnt
+        mountpoint -q mnt && exit 7
+        user ./diskfs mount "$IMG" mnt
+        kill -9 $(pgrep -f "diskfs mount $IMG mnt")
+        for n in $(seq 200); do mountpoint -q mnt || break; sleep 0.05; done
+        mountpoint -q mnt && exit 8
+        user ls -d mnt >/dev/null
+        user ./diskfs mount "$IMG" /etc 2>denied && exit 9 || test $? = 6
+        grep -q 'fusermount3 refused' denied
+    "#;
+    let output = Command::new("unshare")
+        .args(["-m", "bash", "-c", script])
+        .env("DIR", image.directory())
+        .env("IMG", image.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{:?}: {}",
+        output.status,
+        stderr(&output)
+    );
+}

@@ -1,0 +1,105 @@
+//! The mount: what the kernel shows of a filesystem that we serve, and how mounts begin and end.
+#![cfg(feature = "fuse")]
+
+mod fixtures;
+mod lifetime;
+mod memory;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use diskfs_fixtures::{require_fuse, require_root};
+use tempfile::TempDir;
+
+/// The program under test.
+const DISKFS: &str = env!("CARGO_BIN_EXE_diskfs");
+
+/// An empty directory to mount at. What is mounted there goes with it.
+struct Mountpoint(TempDir);
+
+impl Mountpoint {
+    fn new() -> Self {
+        Self(
+            tempfile::Builder::new()
+                .prefix("diskfs-fuse-")
+                .tempdir()
+                .expect("a directory"),
+        )
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn is_mounted(&self) -> bool {
+        diskfs::export::fuse::mounted_at(self.path())
+            .expect("/proc")
+            .is_some()
+    }
+
+    /// Waits for what happens in another process.
+    fn wait_until(&self, mounted: bool) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while self.is_mounted() != mounted {
+            assert!(Instant::now() < deadline, "waited for mounted = {mounted}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Mountpoint {
+    fn drop(&mut self) {
+        if self.is_mounted() {
+            let _ = Command::new("umount").arg("-l").arg(self.path()).status();
+        }
+    }
+}
+
+impl std::ops::Deref for Mountpoint {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        self.path()
+    }
+}
+
+/// Runs the program.
+fn diskfs(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Output {
+    Command::new(DISKFS)
+        .args(words)
+        .output()
+        .expect("diskfs starts")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Runs a program that must succeed. Returns what it printed.
+fn run(program: &str, words: &[&OsStr]) -> String {
+    let output = Command::new(program).args(words).output().expect(program);
+    assert!(output.status.success(), "{program}: {}", stderr(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Whether a test that mounts as root can run.
+fn can_mount() -> Option<()> {
+    require_fuse()?;
+    require_root()
+}
+
+/// The processes of this program that have `word` among their words.
+fn processes_with(word: &Path) -> Vec<PathBuf> {
+    let processes = std::fs::read_dir("/proc").expect("/proc");
+    let wanted = word.as_os_str().as_encoded_bytes();
+    processes
+        .filter_map(|process| {
+            let path = process.ok()?.path();
+            let words = std::fs::read(path.join("cmdline")).ok()?;
+            let ours = words.starts_with(b"diskfs\0");
+            (ours && words.split(|&byte| byte == 0).any(|w| w == wanted)).then_some(path)
+        })
+        .collect()
+}
