@@ -164,7 +164,7 @@ fn serve(args: &Mount, mode: Mode, session: &mut Session) -> Result<()> {
     if mode == Mode::Background {
         go_into_background()?;
     }
-    let companion = start_companion(&mounted)?;
+    let mut companion = start_companion(&mounted)?;
     thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
@@ -172,8 +172,9 @@ fn serve(args: &Mount, mode: Mode, session: &mut Session) -> Result<()> {
             end(&mountpoint, id);
         })?;
     let served = mounted.serve();
-    // Now the mount is gone: the companion finds nothing to do and ends, too.
-    drop(companion);
+    if served.is_ok() {
+        release(&mut companion);
+    }
     served
 }
 
@@ -217,8 +218,8 @@ fn end(mountpoint: &Path, id: MountId) {
     std::process::exit(0);
 }
 
-/// Starts the process that unmounts when this one is killed: its standard input ends then, and
-/// only then, because nobody else has the other end of that pipe.
+/// Starts the process that unmounts when this one is killed: its standard input ends then without
+/// a word, and only then, because nobody else has the other end of that pipe.
 fn start_companion(mounted: &Mounted) -> Result<Child> {
     let child = Command::new(SELF)
         .arg0("diskfs")
@@ -233,12 +234,24 @@ fn start_companion(mounted: &Mounted) -> Result<Child> {
     Ok(child)
 }
 
+/// Tells the companion that the mount is gone. If it looked for itself it might meet the next one,
+/// which may be there already.
+fn release(companion: &mut Child) {
+    if let Some(mut pipe) = companion.stdin.take() {
+        // If it fails, the companion is gone, too.
+        let _ = pipe.write_all(b"\n");
+    }
+}
+
 /// What the companion does.
 fn watch(id: MountId, mountpoint: &Path) -> Result<()> {
     // Ctrl-C and the end of the terminal are for the server.
     let _ = rustix::process::setsid();
     let _signals = Signals::hold();
-    io::copy(&mut io::stdin().lock(), &mut io::sink())?;
+    let told = io::copy(&mut io::stdin().lock(), &mut io::sink())?;
+    if told > 0 {
+        return Ok(());
+    }
     fuse::detach(mountpoint, id)
 }
 

@@ -119,8 +119,17 @@ impl Mounted {
         }
         let served = session.run();
         // First unmount, then say that we are gone.
-        let result = served.map_err(|error| failed("serving stopped", &error, &mount.path));
-        drop(mount);
+        let result = match served {
+            Ok(()) => {
+                mount.clear();
+                Ok(())
+            }
+            Err(error) => {
+                let error = failed("serving stopped", &error, &mount.path);
+                drop(mount);
+                Err(error)
+            }
+        };
         drop(presence);
         result
     }

@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use rustix::fs::{AtFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
@@ -41,6 +42,26 @@ pub(super) struct Connection {
 pub(super) struct MountPoint {
     pub(super) path: PathBuf,
     pub(super) id: MountId,
+    unique_id: Option<u64>,
+}
+
+impl MountPoint {
+    fn new(path: PathBuf, id: MountId) -> Self {
+        Self {
+            unique_id: unique_id(&path),
+            path,
+            id,
+        }
+    }
+
+    /// After the connection has ended. An unmount ends it, and leaves nothing to do; an abort does,
+    /// and leaves a dead mount. The kernel gives device numbers away again at once, so what is
+    /// found may be the next mount already.
+    pub(super) fn clear(self) {
+        if unique_id(&self.path) != self.unique_id {
+            std::mem::forget(self);
+        }
+    }
 }
 
 impl Drop for MountPoint {
@@ -61,6 +82,17 @@ pub fn detach(mountpoint: &Path, id: MountId) -> Result<()> {
     }
 }
 
+/// The number of the topmost mount at `path` that no other ever gets, on Linux 6.8 and later. It is
+/// found without asking the filesystem, so also while nobody answers.
+fn unique_id(path: &Path) -> Option<u64> {
+    /// linux/stat.h.
+    const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
+    let wanted = StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE);
+    let quietly = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+    let found = rustix::fs::statx(rustix::fs::CWD, path, quietly, wanted).ok()?;
+    (found.stx_mask & STATX_MNT_ID_UNIQUE != 0).then_some(found.stx_mnt_id)
+}
+
 /// Mounts at `mountpoint`, without anybody to answer yet.
 pub(super) fn connect(mountpoint: &Path, options: &Options) -> Result<Connection> {
     let path = check_mountpoint(mountpoint).map_err(|error| error.in_file(mountpoint))?;
@@ -79,7 +111,7 @@ pub(super) fn connect(mountpoint: &Path, options: &Options) -> Result<Connection
         })?;
     Ok(Connection {
         device,
-        mount: MountPoint { path, id },
+        mount: MountPoint::new(path, id),
     })
 }
 
