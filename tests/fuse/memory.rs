@@ -190,7 +190,7 @@ fn holes_are_found() {
     fs.sparse_file("/f", &runs, 4 << 20);
     let m = serve(fs);
     let file = File::open(m.join("f")).unwrap();
-    let seek = |from| rustix::fs::seek(&file, from).map_err(|e| e.raw_os_error());
+    let seek = |from| rustix::fs::seek(&file, from).map_err(rustix::io::Errno::raw_os_error);
     assert_eq!(seek(SeekFrom::Data(0)), Ok(1 << 20));
     assert_eq!(seek(SeekFrom::Hole(0)), Ok(0));
     assert_eq!(seek(SeekFrom::Hole(1 << 20)), Ok((1 << 20) + 8192));
