@@ -66,7 +66,12 @@ impl Ext4 {
     /// the device; [`ErrorKind::Unsupported`], by name, for features that this driver lacks.
     pub fn open(device: Arc<dyn BlockRead>, options: &Options) -> Result<Self> {
         let superblock = Superblock::read(&*device)?;
-        let Recovered { device, superblock, fast_commits, notes } = recover(device, superblock)?;
+        let Recovered {
+            device,
+            superblock,
+            fast_commits,
+            notes,
+        } = recover(device, superblock)?;
         let mut identity = identity(&superblock);
         identity.notes.extend(notes);
         let mut volume = Volume::new(device, superblock, options.cache_bytes);

@@ -1,4 +1,33 @@
 //! ext2, ext3 and ext4 in userspace, over any block device.
+//!
+//! [`Ext4::open`] reads the superblock, and replays the journal into memory where that is needed;
+//! from then on the filesystem is a [`FsRead`](diskfs_vfs::FsRead), from any number of threads, and
+//! each structure is read and checked when it is used. No byte of the device is ever changed.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use diskfs_block::File;
+//! use diskfs_ext4::{Ext4, Options};
+//! use diskfs_vfs::FsRead;
+//!
+//! let fs = Ext4::open(Arc::new(File::open("root.img")?), &Options::default())?;
+//! let etc = fs.lookup(fs.root(), b"etc")?;
+//! let hostname = fs.lookup(etc, b"hostname")?;
+//! let mut name = [0; 64];
+//! let len = fs.read_at(hostname, 0, &mut name)?;
+//! assert!(len <= 64);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Errors
+//!
+//! `Corrupt` names the structure with its inode or block, and the expected and the actual value.
+//! `Unsupported` names the features that are missing. `Io` has the device's error as its source.
+//!
+//! # Limits
+//!
+//! Memory is bounded by [`Options::cache_bytes`] and a few blocks for each call. What is read, what
+//! is refused and every other limit stands in `DESIGN.md`.
 #![cfg_attr(
     not(test),
     warn(
