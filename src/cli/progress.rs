@@ -88,9 +88,10 @@ impl Progress {
             Shown::Not => {}
             Shown::Json => say(&json!({ "files": files, "bytes": bytes, "total_bytes": total })),
             Shown::Bar(bar) => {
-                let bar = bar.get_or_insert_with(|| new_bar(total));
-                bar.set_position(bytes);
+                let elapsed = self.started.elapsed();
+                let bar = bar.get_or_insert_with(|| new_bar(total).with_elapsed(elapsed));
                 bar.set_message(format!("{files} files"));
+                bar.set_position(bytes);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Exit codes and messages: what, where, what to do.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 
@@ -164,4 +164,40 @@ fn files_that_an_image_names_need_leave() {
     assert_eq!(diskfs_in(directory.path(), &words).text(), "/size-1\n");
     let words = ["ls", "--no-backing", "inner/top.qcow2"];
     assert_eq!(diskfs_in(directory.path(), &words).code(), Some(6));
+}
+
+#[test]
+fn an_image_in_use_is_locked() {
+    if require("qemu-io").is_none() {
+        return;
+    }
+    let demo = image("demo.qcow2");
+    // It opens the image for writing, prompts, and waits for a command.
+    let mut writer = Command::new("qemu-io")
+        .args(["-f", "qcow2", "demo.qcow2"])
+        .current_dir(demo.directory())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut prompt = [0; 8];
+    writer
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut prompt)
+        .unwrap();
+    assert_eq!(&prompt, b"qemu-io>");
+    let (code, stderr) = diskfs(&demo, &["ls", "demo.qcow2"]).failure();
+    let forced = diskfs(&demo, &["cat", "--force-share", "demo.qcow2:/etc/hostname"]);
+    drop(writer.stdin.take());
+    writer.wait().unwrap();
+    assert_eq!(code, 6, "{stderr}");
+    assert!(stderr.contains("--force-share"), "{stderr}");
+    assert_eq!(forced.text(), "demo\n");
+    assert_eq!(
+        diskfs(&demo, &["ls", "demo.qcow2"]).code(),
+        Some(0),
+        "free again"
+    );
 }
