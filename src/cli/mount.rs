@@ -160,11 +160,11 @@ fn serve(args: &Mount, mode: Mode, session: &mut Session) -> Result<()> {
     let mounted = mount(args, session)?;
     let signals = Signals::hold();
     let (id, mountpoint) = (mounted.id(), mounted.mountpoint().to_owned());
-    // Whatever takes a moment comes after the byte that the user waits for.
+    // Before the user hears that the mount works: it may be killed in the next moment.
+    let mut companion = start_companion(&mounted)?;
     if mode == Mode::Background {
         go_into_background()?;
     }
-    let mut companion = start_companion(&mounted)?;
     thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {

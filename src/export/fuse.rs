@@ -114,10 +114,13 @@ impl Mounted {
             presence,
         } = self;
         let nodes = Nodes::new(fs.root());
-        if let Err(error) = guesses.hand_over(fs, nodes, session.notifier()) {
+        let ahead = guesses.hand_over(fs, nodes, session.notifier());
+        let ahead = ahead.inspect_err(|error| {
             tracing::debug!("no reading ahead across files: {error}");
-        }
+        });
         let served = session.run();
+        // It ends with the session. Until then it holds the image open, too.
+        let _ = ahead.map(std::thread::JoinHandle::join);
         // First unmount, then say that we are gone.
         let result = match served {
             Ok(()) => {

@@ -11,7 +11,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use diskfs_vfs::{FsRead, InodeNumber};
 use fuser::Notifier;
@@ -104,7 +104,7 @@ impl Guesses {
         fs: Arc<dyn FsRead>,
         nodes: Nodes,
         notifier: Notifier,
-    ) -> io::Result<()> {
+    ) -> io::Result<JoinHandle<()>> {
         let run = move || {
             let mut buffer = vec![0; FILE_BYTES_MAX.try_into().unwrap_or_default()];
             for guess in self.0 {
@@ -122,7 +122,7 @@ impl Guesses {
             }
         };
         let builder = thread::Builder::new().name("diskfs-ahead".into());
-        builder.spawn(run).map(drop)
+        builder.spawn(run)
     }
 }
 
