@@ -46,6 +46,11 @@
 //! One [`Error`], with a small stable [`ErrorKind`] to branch on, the place (file, path, inode,
 //! byte), and the next step where there is one.
 
+/// The README's example, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod error;
 pub mod export;
 mod file;
