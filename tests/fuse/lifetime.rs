@@ -127,7 +127,8 @@ fn who_uses_a_mount_is_named() {
         .unwrap();
     let (code, said) = umount(&at, &[]);
     assert_eq!(code, Some(6), "{said}");
-    let wanted = format!("is in use by sleep (pid {})", user.id());
+    // Others may be named as well: whoever looks around on this machine at the moment.
+    let wanted = format!("sleep (pid {})", user.id());
     assert!(said.contains(&wanted) && said.contains("--lazy"), "{said}");
     let (code, said) = umount(&at, &["--lazy"]);
     assert_eq!(code, Some(0), "{said}");

@@ -15,14 +15,27 @@ use super::mount_table::MountId;
 #[derive(Debug)]
 pub(super) struct Presence(#[expect(dead_code, reason = "held open")] UnixListener);
 
+/// How many milliseconds a new server waits for the name of one that is ending. Without it, an
+/// unmount only can't wait for the server.
+const PATIENCE: u32 = 100;
+
 fn address(id: MountId) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("diskfs/mount/{id}"))
 }
 
 impl Presence {
     pub(super) fn announce(id: MountId) -> Option<Self> {
-        let listener = address(id).and_then(|address| UnixListener::bind_addr(&address));
-        listener.ok().map(Self)
+        let address = address(id).ok()?;
+        // The kernel gives a device number away at once; whoever had it may still be ending.
+        for _ in 0..PATIENCE {
+            match UnixListener::bind_addr(&address) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                bound => return bound.ok().map(Self),
+            }
+        }
+        None
     }
 }
 
