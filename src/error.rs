@@ -215,7 +215,7 @@ impl Error {
         match &self.0.cause {
             Cause::Block(e) => e.reason().to_owned(),
             Cause::Vfs(e) => e.reason().to_owned(),
-            Cause::Host(e) => host_reason(e),
+            Cause::Host(e) => block::host_reason(e),
             Cause::Own { reason, .. } => reason.clone(),
         }
     }
@@ -266,17 +266,6 @@ impl Error {
     /// Whether the reader of our output went away.
     pub fn is_broken_pipe(&self) -> bool {
         matches!(&self.0.cause, Cause::Host(e) if e.kind() == io::ErrorKind::BrokenPipe)
-    }
-}
-
-/// The host's own words without Rust's ` (os error 2)`, in lower case as all messages are.
-fn host_reason(e: &io::Error) -> String {
-    let text = e.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    let mut chars = text.chars();
-    match chars.next() {
-        Some(first) => first.to_lowercase().chain(chars).collect(),
-        None => String::new(),
     }
 }
 
@@ -341,7 +330,7 @@ impl fmt::Display for Error {
             Cause::Block(e) => e.fmt(f),
             Cause::Vfs(e) if is_about_names(e.kind()) => fmt_names(e, f),
             Cause::Vfs(e) => e.fmt(f),
-            Cause::Host(e) => f.write_str(&host_reason(e)),
+            Cause::Host(e) => f.write_str(&block::host_reason(e)),
             Cause::Own { reason, hint } => {
                 f.write_str(reason)?;
                 hint.as_ref().map_or(Ok(()), |hint| write!(f, "; {hint}"))

@@ -184,7 +184,19 @@ impl From<io::Error> for Error {
             io::ErrorKind::Unsupported => ErrorKind::Unsupported,
             _ => ErrorKind::Io,
         };
-        Self::new(kind, e.to_string())
+        Self::new(kind, host_reason(&e))
+    }
+}
+
+/// The host's own words as ours are written: lower case, and without the number that Rust adds
+/// (` (os error 2)`).
+pub fn host_reason(e: &io::Error) -> String {
+    let text = e.to_string();
+    let text = text.split(" (os error ").next().unwrap_or(&text);
+    let mut letters = text.chars();
+    match letters.next() {
+        Some(first) => first.to_lowercase().chain(letters).collect(),
+        None => String::from("input/output error"),
     }
 }
 

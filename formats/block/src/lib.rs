@@ -59,7 +59,7 @@ mod write_log;
 pub use cache::{Cache, CacheOptions, CacheStatistics};
 pub use counting::{Counting, Counts};
 pub use device::{BlockRead, BlockWrite, check_bounds};
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Result, host_reason};
 pub use extent::{Extent, ExtentKind};
 pub use faulty::{Fault, Faulty};
 pub use file::File;
