@@ -54,8 +54,11 @@ impl Mount {
     }
 
     /// The kernel's mount of a device file that a process serves at `beneath`.
-    pub(crate) fn by_loop_over_server(beneath: MountPoint, point: MountPoint) -> Result<Self> {
-        let server = Server::find(beneath.path())?;
+    pub(crate) fn by_loop_over_server(
+        server: Server,
+        beneath: MountPoint,
+        point: MountPoint,
+    ) -> Result<Self> {
         let meter = Meter::Process(server.pid);
         let beneath = Some(beneath);
         let mount = Self {
@@ -154,11 +157,16 @@ impl Drop for MountPoint {
 
 /// The process that serves a mount.
 #[derive(Debug)]
-struct Server {
+pub(crate) struct Server {
     pid: u32,
 }
 
 impl Server {
+    /// The process of this number, which is ours to end.
+    pub(crate) fn new(pid: u32) -> Self {
+        Self { pid }
+    }
+
     /// The process that has `point` on its command line: contenders go into the background by
     /// themselves, and only some write a pid file.
     fn find(point: &Path) -> Result<Self> {

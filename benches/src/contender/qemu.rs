@@ -1,14 +1,15 @@
 //! qemu-storage-daemon's FUSE export of the disk, and the kernel's ext4 on a loop device over it.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::Contender;
 use crate::command;
 use crate::image::Kind;
-use crate::mount::{Mount, MountPoint};
+use crate::mount::{Mount, MountPoint, Server};
 
 /// `qemu-storage-daemon --export fuse`, then `mount -o ro,loop`.
 #[derive(Debug)]
@@ -52,7 +53,12 @@ impl Contender for StorageDaemon {
             "type=fuse,id=export,node-name=disk,writable=off,mountpoint={}",
             disk.path().display()
         ));
-        command::started(&mut server)?;
-        Mount::by_loop_over_server(disk, MountPoint::directory(dir.join("mnt"))?)
+        let pid_file = dir.join("pid");
+        command::started(server.arg("--pidfile").arg(&pid_file))?;
+        let pid = fs::read_to_string(&pid_file).context("qemu-storage-daemon's pid")?;
+        fs::remove_file(&pid_file)?;
+        let server = Server::new(pid.trim().parse()?);
+        let point = MountPoint::directory(dir.join("mnt"))?;
+        Mount::by_loop_over_server(server, disk, point)
     }
 }
