@@ -7,6 +7,8 @@ mod cp;
 mod demo;
 mod df;
 mod find;
+#[cfg(feature = "fuse")]
+mod fork;
 mod hash;
 mod help;
 mod info;

@@ -1,15 +1,17 @@
 //! `diskfs mount`.
 //!
 //! Three processes, all of this program: the one that the user starts, which ends when the mount
-//! works; the server, which it starts; and a small one that the server starts, which takes the
-//! mount away when the server is killed.
+//! works; the server, its copy; and a small one, the companion, which takes the mount away when the
+//! server is killed. The companion is started anew and not copied: it must not have the name by
+//! which somebody kills the server.
 
-use std::ffi::OsString;
-use std::io::{self, Read, Write};
+use std::ffi::{OsStr, OsString};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -17,14 +19,12 @@ use clap::{Args, ValueEnum};
 
 use diskfs::export::fuse::{self, Access, Effect, IdMap, IdMapping, MountId, Mounted, Options};
 use diskfs::{Error, ErrorKind, Result};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
+use super::fork::{Fork, fork};
 use super::options::SourceArgs;
 use super::session::Session;
 use super::signals::Signals;
-
-/// Tells a server that it runs in the background, and that its standard output is the pipe on which
-/// the process that the user started waits for a byte.
-const BACKGROUND: &str = "DISKFS_MOUNT_BACKGROUND";
 
 /// This program, also after an upgrade replaced its file.
 const SELF: &str = "/proc/self/exe";
@@ -79,9 +79,9 @@ pub(super) struct Mount {
     #[command(flatten)]
     source: SourceArgs,
 
-    /// Take this mount away when standard input ends; how the server starts its companion
-    #[arg(long, hide = true, value_name = "DEVICE")]
-    watch: Option<MountId>,
+    /// Be the companion of a server
+    #[arg(long, hide = true)]
+    watch: bool,
 }
 
 /// The options of mount(8) that mean something here.
@@ -109,61 +109,65 @@ enum MountOption {
 }
 
 pub(super) fn run(args: &Mount, session: &mut Session) -> Result<()> {
-    if let Some(id) = args.watch {
-        return watch(id, &args.mountpoint);
+    if args.watch {
+        return watch();
     }
-    let background = std::env::var_os(BACKGROUND).is_some();
-    if args.foreground || background {
-        let mode = if background {
-            Mode::Background
-        } else {
-            Mode::Foreground
-        };
-        return serve(args, mode, session);
+    let (orphaned, pipe) = io::pipe()?;
+    let companion = Companion { pipe };
+    if args.foreground {
+        Companion::start(&args.mountpoint, orphaned)?;
+        return serve(args, companion, None, session);
     }
-    start_server()
+    let (ready, waiting) = io::pipe()?;
+    // Before the image is opened: that may start threads.
+    match fork()? {
+        Fork::Child => {
+            drop((orphaned, ready));
+            serve(args, companion, Some(waiting), session)
+        }
+        Fork::Parent(server) => {
+            drop((waiting, companion));
+            // While the server opens the image, and before the user hears that the mount works.
+            if let Err(error) = Companion::start(&args.mountpoint, orphaned) {
+                let _ = kill_process(server, Signal::TERM);
+                return Err(error);
+            }
+            wait_for(server, ready)
+        }
+    }
 }
 
-/// Starts the server and waits until it works. When it doesn't, it has said why.
-fn start_server() -> Result<()> {
-    let mut server = Command::new(SELF)
-        .arg0("diskfs")
-        .args(std::env::args_os().skip(1))
-        .env(BACKGROUND, "1")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()?;
+/// Waits until the server works. When it doesn't, it has said why.
+fn wait_for(server: Pid, mut ready: PipeReader) -> Result<()> {
     let mut told = Vec::new();
-    if let Some(mut pipe) = server.stdout.take() {
-        pipe.read_to_end(&mut told)?;
-    }
+    ready.read_to_end(&mut told)?;
     if !told.is_empty() {
         return Ok(());
     }
-    let status = server.wait()?;
-    match status.code() {
+    let ended = waitpid(Some(server), WaitOptions::empty()).map_err(io::Error::from)?;
+    match ended.and_then(|(_, status)| status.exit_status()) {
         Some(code) if code != 0 => std::process::exit(code),
-        _ => Err(Error::new(
-            ErrorKind::Other,
-            format!("the server ended before the mount worked ({status})"),
-        )),
+        _ => {
+            let reason = "the server ended before the mount worked";
+            Err(Error::new(ErrorKind::Other, reason))
+        }
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    Foreground,
-    Background,
-}
-
-fn serve(args: &Mount, mode: Mode, session: &mut Session) -> Result<()> {
+/// Mounts and answers, until it is unmounted. With a pipe, goes into the background when the mount
+/// works, and says so there.
+fn serve(
+    args: &Mount,
+    mut companion: Companion,
+    background: Option<PipeWriter>,
+    session: &mut Session,
+) -> Result<()> {
     let mounted = mount(args, session)?;
     let signals = Signals::hold();
     let (id, mountpoint) = (mounted.id(), mounted.mountpoint().to_owned());
-    // Before the user hears that the mount works: it may be killed in the next moment.
-    let mut companion = start_companion(&mounted)?;
-    if mode == Mode::Background {
-        go_into_background()?;
+    companion.watch_over(id, &mountpoint)?;
+    if let Some(waiting) = background {
+        go_into_background(waiting)?;
     }
     thread::Builder::new()
         .name("signals".to_owned())
@@ -173,7 +177,7 @@ fn serve(args: &Mount, mode: Mode, session: &mut Session) -> Result<()> {
         })?;
     let served = mounted.serve();
     if served.is_ok() {
-        release(&mut companion);
+        companion.release();
     }
     served
 }
@@ -194,18 +198,18 @@ fn mount(args: &Mount, session: &mut Session) -> Result<Mounted> {
 }
 
 /// Says that the mount works, and lets go of the terminal, the session and the directory.
-fn go_into_background() -> Result<()> {
-    io::stdout().write_all(b"\n")?;
-    io::stdout().flush()?;
+fn go_into_background(mut waiting: PipeWriter) -> Result<()> {
     let null = std::fs::File::options()
         .read(true)
         .write(true)
         .open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null).map_err(io::Error::from)?;
     rustix::stdio::dup2_stdout(&null).map_err(io::Error::from)?;
     rustix::stdio::dup2_stderr(&null).map_err(io::Error::from)?;
     // Fails for the leader of a process group only, who has no terminal to let go of.
     let _ = rustix::process::setsid();
     std::env::set_current_dir("/")?;
+    waiting.write_all(b"\n")?;
     Ok(())
 }
 
@@ -218,41 +222,65 @@ fn end(mountpoint: &Path, id: MountId) {
     std::process::exit(0);
 }
 
-/// Starts the process that unmounts when this one is killed: its standard input ends then without
-/// a word, and only then, because nobody else has the other end of that pipe.
-fn start_companion(mounted: &Mounted) -> Result<Child> {
-    let child = Command::new(SELF)
-        .arg0("diskfs")
-        .args(["mount", "--watch", &mounted.id().to_string(), "--", "-"])
-        .arg(mounted.mountpoint())
-        .env_remove(BACKGROUND)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .current_dir("/")
-        .spawn()?;
-    Ok(child)
+/// The process that unmounts when the server is killed: its standard input ends then, because nobody
+/// else has the other end of that pipe.
+///
+/// It is told the mount's number and path, each ended by a NUL, when there is one; and one byte more
+/// when the mount is gone. If it looked for itself it might meet the next mount at that place.
+struct Companion {
+    pipe: PipeWriter,
 }
 
-/// Tells the companion that the mount is gone. If it looked for itself it might meet the next one,
-/// which may be there already.
-fn release(companion: &mut Child) {
-    if let Some(mut pipe) = companion.stdin.take() {
+impl Companion {
+    fn start(mountpoint: &Path, orphaned: PipeReader) -> Result<()> {
+        Command::new(SELF)
+            .arg0("diskfs")
+            .args(["mount", "--watch", "--", "-"])
+            .arg(mountpoint)
+            .stdin(orphaned)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .current_dir("/")
+            .spawn()?;
+        Ok(())
+    }
+
+    fn watch_over(&mut self, id: MountId, mountpoint: &Path) -> Result<()> {
+        let mut message = id.to_string().into_bytes();
+        message.push(0);
+        message.extend_from_slice(mountpoint.as_os_str().as_bytes());
+        message.push(0);
+        self.pipe.write_all(&message)?;
+        Ok(())
+    }
+
+    /// Tells the companion that the mount is gone.
+    fn release(mut self) {
         // If it fails, the companion is gone, too.
-        let _ = pipe.write_all(b"\n");
+        let _ = self.pipe.write_all(b"\n");
     }
 }
 
 /// What the companion does.
-fn watch(id: MountId, mountpoint: &Path) -> Result<()> {
+fn watch() -> Result<()> {
     // Ctrl-C and the end of the terminal are for the server.
     let _ = rustix::process::setsid();
     let _signals = Signals::hold();
-    let told = io::copy(&mut io::stdin().lock(), &mut io::sink())?;
-    if told > 0 {
-        return Ok(());
+    let mut told = Vec::new();
+    io::stdin().lock().read_to_end(&mut told)?;
+    match orphaned(&told) {
+        Some((id, mountpoint)) => fuse::detach(mountpoint, id),
+        None => Ok(()),
     }
-    fuse::detach(mountpoint, id)
+}
+
+/// The mount that the server left behind, by what it told its companion.
+fn orphaned(told: &[u8]) -> Option<(MountId, &Path)> {
+    let mut parts = told.split(|&byte| byte == 0);
+    let id = std::str::from_utf8(parts.next()?).ok()?.parse().ok()?;
+    let mountpoint = Path::new(OsStr::from_bytes(parts.next()?));
+    let is_left = parts.next()?.is_empty();
+    is_left.then_some((id, mountpoint))
 }
 
 impl Mount {
@@ -351,6 +379,18 @@ mod tests {
         assert_eq!(mapped.ids.gid.map(1), 7);
         let error = options(&["--uid", "1", "--uid", "2"]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
+    }
+
+    #[test]
+    fn a_companion_acts_only_on_a_mount_that_was_left() {
+        assert!(orphaned(b"").is_none(), "the mount failed");
+        assert!(orphaned(b"0:39\0/mn").is_none(), "cut short");
+        assert!(orphaned(b"0:39\0/mnt\0\n").is_none(), "unmounted");
+        let (id, mountpoint) = orphaned(b"0:39\0/mnt\0").unwrap();
+        assert_eq!(
+            (id.to_string().as_str(), mountpoint),
+            ("0:39", Path::new("/mnt"))
+        );
     }
 
     #[test]

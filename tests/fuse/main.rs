@@ -6,6 +6,7 @@ mod lifetime;
 mod memory;
 
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -98,8 +99,10 @@ fn processes_with(word: &Path) -> Vec<PathBuf> {
         .filter_map(|process| {
             let path = process.ok()?.path();
             let words = std::fs::read(path.join("cmdline")).ok()?;
-            let ours = words.starts_with(b"diskfs\0");
-            (ours && words.split(|&byte| byte == 0).any(|w| w == wanted)).then_some(path)
+            let mut words = words.split(|&byte| byte == 0);
+            let program = Path::new(OsStr::from_bytes(words.next()?));
+            let ours = program.file_name() == Some(OsStr::new("diskfs"));
+            (ours && words.any(|w| w == wanted)).then_some(path)
         })
         .collect()
 }
