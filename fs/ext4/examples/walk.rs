@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use diskfs_block::{BlockRead, File};
 use diskfs_ext4::{Ext4, Options};
-use diskfs_vfs::{FileType, FsRead, InodeNumber, Metadata};
+use diskfs_vfs::{FileType, FsRead, Metadata, walk};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -20,7 +20,7 @@ fn main() -> Outcome {
     let device: Arc<dyn BlockRead> = Arc::new(File::open(&image)?);
     let fs = Ext4::open(device, &Options::default())?;
     let opened = start.elapsed();
-    let mut walk = Walk {
+    let mut manifest = Manifest {
         fs: &fs,
         mode,
         out: std::io::BufWriter::new(std::io::stdout().lock()),
@@ -28,8 +28,8 @@ fn main() -> Outcome {
         bytes: 0,
         buf: vec![0; 1 << 20],
     };
-    walk.directory(fs.root(), b"")?;
-    let (files, bytes) = (walk.files, walk.bytes);
+    manifest.all()?;
+    let (files, bytes) = (manifest.files, manifest.bytes);
     writeln!(
         std::io::stderr(),
         "{files} files, {bytes} bytes; open {opened:?}, all {:?}; peak memory {}; {:?}",
@@ -40,7 +40,7 @@ fn main() -> Outcome {
     Ok(())
 }
 
-struct Walk<'a, W> {
+struct Manifest<'a, W> {
     fs: &'a Ext4,
     mode: String,
     out: W,
@@ -49,22 +49,12 @@ struct Walk<'a, W> {
     buf: Vec<u8>,
 }
 
-impl<W: Write> Walk<'_, W> {
-    fn directory(&mut self, inode: InodeNumber, path: &[u8]) -> Outcome {
-        let entries = self.fs.read_dir(inode, 0)?.collect::<Result<Vec<_>, _>>()?;
-        let inodes: Vec<_> = entries.iter().map(|entry| entry.inode).collect();
-        self.fs.will_need_metadata(&inodes);
-        for entry in entries {
-            if entry.name == b"." || entry.name == b".." {
-                continue;
-            }
-            let path = [path, b"/", &entry.name].concat();
-            let metadata = self.fs.metadata(entry.inode)?;
+impl<W: Write> Manifest<'_, W> {
+    fn all(&mut self) -> Outcome {
+        for entry in walk(self.fs, self.fs.root()).skip(1) {
+            let entry = entry?;
             self.files += 1;
-            self.file(&path, &metadata)?;
-            if metadata.is_dir() {
-                self.directory(entry.inode, &path)?;
-            }
+            self.file(&[b"/", &entry.path[..]].concat(), &entry.metadata)?;
         }
         Ok(())
     }
