@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 
-use diskfs::{Disk, Error, Filesystem, Result};
+use diskfs::{Disk, Error, Filesystem, Result, block};
 use serde_json::{Map, Value, json};
 
 use super::operand::{Operand, Place};
@@ -199,12 +199,13 @@ pub(crate) fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut below = std::error::Error::source(error);
     while let Some(source) = below {
-        let reason = source.to_string();
-        // Rust's `No such file or directory (os error 2)` without its number.
-        let reason = reason.split(" (os error").next().unwrap_or_default();
-        if !text.contains(reason) {
+        let reason = match source.downcast_ref::<io::Error>() {
+            Some(host) => block::host_reason(host),
+            None => source.to_string(),
+        };
+        if !text.contains(&reason) {
             text.push_str(": ");
-            text.push_str(reason);
+            text.push_str(&reason);
         }
         below = source.source();
     }

@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache as Shards;
 
+use crate::device::len_of;
 use crate::{BlockRead, BlockWrite, Error, Extent, Result, check_bounds};
 
 /// Keeps blocks of a device that were read, within a budget: for metadata, which is read in small
@@ -84,10 +85,6 @@ impl Weighter<u64, Arc<[u8]>> for ByBytes {
         const ENTRY_BYTES: u64 = 64;
         len_of(block).saturating_add(ENTRY_BYTES)
     }
-}
-
-fn len_of(buf: &[u8]) -> u64 {
-    u64::try_from(buf.len()).unwrap_or(u64::MAX)
 }
 
 /// A number of bytes that is no larger than a buffer's.

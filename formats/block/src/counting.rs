@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::device::len_of;
 use crate::{BlockRead, BlockWrite, Extent, Result};
 
 /// Passes everything on, and counts it: what is read below for each byte that is asked above (read
@@ -75,10 +76,6 @@ impl<D: ?Sized> Counting<D> {
 
 fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
-}
-
-fn len_of(buf: &[u8]) -> u64 {
-    u64::try_from(buf.len()).unwrap_or(u64::MAX)
 }
 
 impl<D: BlockRead + ?Sized> BlockRead for Counting<D> {

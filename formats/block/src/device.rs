@@ -109,6 +109,12 @@ pub fn check_bounds(offset: u64, len_bytes: u64, size_bytes: u64) -> Result<()> 
     }
 }
 
+/// A buffer's length in bytes, as devices count.
+pub(crate) fn len_of(buf: &[u8]) -> u64 {
+    // No buffer is longer than isize::MAX, which every u64 holds.
+    u64::try_from(buf.len()).unwrap_or(u64::MAX)
+}
+
 fn past_end(offset: u64, len_bytes: u64, size_bytes: u64) -> Error {
     Error::new(
         ErrorKind::OutOfBounds,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self, Advice, FallocateFlags, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
+use crate::device::len_of;
 use crate::{BlockRead, BlockWrite, Error, ErrorKind, Extent, ExtentKind, Result, check_bounds};
 
 /// A regular file or a host block device, read and written at positions.
@@ -139,10 +140,6 @@ fn name_of(file_type: FileType) -> &'static str {
         FileType::CharacterDevice => "a character device",
         _ => "something else",
     }
-}
-
-fn len_of(buf: &[u8]) -> u64 {
-    u64::try_from(buf.len()).unwrap_or(u64::MAX)
 }
 
 impl AsFd for File {

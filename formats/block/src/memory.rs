@@ -2,6 +2,7 @@
 
 use std::sync::RwLock;
 
+use crate::device::len_of;
 use crate::{BlockRead, BlockWrite, Result, check_bounds};
 
 /// A device of fixed size whose bytes live in memory: small images, and tests.
@@ -51,11 +52,7 @@ impl BlockRead for Memory {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        check_bounds(
-            offset,
-            u64::try_from(buf.len()).unwrap_or(u64::MAX),
-            self.size_bytes,
-        )?;
+        check_bounds(offset, len_of(buf), self.size_bytes)?;
         let bytes = self
             .bytes
             .read()
@@ -69,11 +66,7 @@ impl BlockRead for Memory {
 
 impl BlockWrite for Memory {
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        check_bounds(
-            offset,
-            u64::try_from(buf.len()).unwrap_or(u64::MAX),
-            self.size_bytes,
-        )?;
+        check_bounds(offset, len_of(buf), self.size_bytes)?;
         let mut bytes = self
             .bytes
             .write()

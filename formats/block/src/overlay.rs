@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use crate::device::len_of;
 use crate::range_map::RangeMap;
 use crate::{
     BlockRead, BlockWrite, Error, ErrorKind, Extent, ExtentKind, File, Result, check_bounds,
@@ -283,10 +284,6 @@ impl Store {
 /// The block that holds a byte.
 const fn block_of(offset: u64) -> u64 {
     offset / BLOCK_BYTES
-}
-
-fn len_of(buf: &[u8]) -> u64 {
-    u64::try_from(buf.len()).unwrap_or(u64::MAX)
 }
 
 /// A number of bytes or blocks that fits in memory.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::device::len_of;
 use crate::{BlockRead, BlockWrite, Error, Extent, Result, check_bounds};
 
 /// Bytes `start..start + size` of another device, as a device: a partition.
@@ -52,10 +53,6 @@ impl<D: BlockRead + ?Sized> Slice<D> {
             .checked_add(self.start_bytes)
             .ok_or_else(|| Error::invalid("offset overflows").at(offset))
     }
-}
-
-fn len_of(buf: &[u8]) -> u64 {
-    u64::try_from(buf.len()).unwrap_or(u64::MAX)
 }
 
 impl<D: BlockRead + ?Sized> BlockRead for Slice<D> {
