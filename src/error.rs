@@ -111,8 +111,8 @@ impl From<vfs::ErrorKind> for ErrorKind {
             K::NotADirectory => Self::NotADirectory,
             K::IsADirectory => Self::IsADirectory,
             K::ReadOnly => Self::ReadOnly,
-            K::NoSpace => Self::NoSpace,
-            K::Denied => Self::Denied,
+            K::NoSpace | K::QuotaExceeded => Self::NoSpace,
+            K::Denied | K::NotPermitted => Self::Denied,
             K::Invalid => Self::Invalid,
             _ => Self::Other,
         }

@@ -38,8 +38,18 @@ pub enum ErrorKind {
     ReadOnly,
     /// No room left.
     NoSpace,
+    /// No room left for this user, group or project.
+    QuotaExceeded,
     /// Permission denied, here or on the host.
     Denied,
+    /// The file's kind or its flags (immutable, append-only) forbid it.
+    NotPermitted,
+    /// The file can't have another name, or the directory another directory.
+    TooManyNames,
+    /// The file would be larger than the filesystem allows.
+    FileTooLarge,
+    /// No such extended attribute.
+    NoAttribute,
     /// What the caller asked makes no sense for this file.
     Invalid,
 }
@@ -62,7 +72,12 @@ impl ErrorKind {
             Self::NameTooLong => Errno::NAMETOOLONG,
             Self::ReadOnly => Errno::ROFS,
             Self::NoSpace => Errno::NOSPC,
+            Self::QuotaExceeded => Errno::DQUOT,
             Self::Denied => Errno::ACCESS,
+            Self::NotPermitted => Errno::PERM,
+            Self::TooManyNames => Errno::MLINK,
+            Self::FileTooLarge => Errno::FBIG,
+            Self::NoAttribute => Errno::NODATA,
             Self::Invalid => Errno::INVAL,
         }
         .raw_os_error()
@@ -194,7 +209,12 @@ impl From<ErrorKind> for Error {
             ErrorKind::NameTooLong => "file name too long",
             ErrorKind::ReadOnly => "read-only filesystem",
             ErrorKind::NoSpace => "no space left",
+            ErrorKind::QuotaExceeded => "quota exceeded",
             ErrorKind::Denied => "permission denied",
+            ErrorKind::NotPermitted => "operation not permitted",
+            ErrorKind::TooManyNames => "too many names",
+            ErrorKind::FileTooLarge => "file too large",
+            ErrorKind::NoAttribute => "no such attribute",
             ErrorKind::Invalid => "not possible for this file",
         };
         Self::new(kind, reason)

@@ -1,7 +1,8 @@
 //! Filesystems in userspace: the trait that every driver implements, and everything shaped like a
 //! path, written once.
 //!
-//! A driver speaks inode numbers, as FUSE does ([`FsRead`]); names are bytes. Whatever walks, joins
+//! A driver speaks inode numbers, as FUSE does ([`FsRead`], and [`FsWrite`] where it writes); names
+//! are bytes. Whatever walks, joins
 //! or resolves paths is generic code here, so that symlink limits, loops and escapes are handled in
 //! one place for all drivers.
 //!
@@ -22,6 +23,7 @@
 pub mod copy_out;
 mod error;
 mod fs;
+mod fs_write;
 pub mod glob;
 mod metadata;
 pub mod path;
@@ -42,6 +44,10 @@ pub use copy_out::copy_out;
 pub use error::{Error, ErrorKind, Result};
 pub use fs::{
     DirEntries, DirEntry, FileExtent, FileExtentKind, FileExtents, FsRead, Identity, Statistics,
+};
+pub use fs_write::{
+    Fallocate, FsWrite, NewAttributes, NewKind, RenameMode, SetMetadata, SetTime, SetXattr,
+    SyncFile,
 };
 pub use metadata::{Device, FileFlags, FileType, InodeNumber, Metadata, Timestamp};
 pub use path::{Follow, resolve};
