@@ -30,6 +30,30 @@ pub(crate) fn le32(bytes: &[u8], offset: usize) -> Option<u32> {
     array(bytes, offset).map(u32::from_le_bytes)
 }
 
+/// Puts `value` at `offset`, if there is room for it.
+pub(crate) fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
+    if let Some(end) = offset.checked_add(value.len())
+        && let Some(place) = bytes.get_mut(offset..end)
+    {
+        place.copy_from_slice(value);
+    }
+}
+
+/// The halves of a 64-bit number, upper half first.
+pub(crate) fn split64(value: u64) -> (u32, u32) {
+    let [a, b, c, d, e, f, g, h] = value.to_le_bytes();
+    (
+        u32::from_le_bytes([e, f, g, h]),
+        u32::from_le_bytes([a, b, c, d]),
+    )
+}
+
+/// The halves of a 32-bit number, upper half first.
+pub(crate) fn split32(value: u32) -> (u16, u16) {
+    let [a, b, c, d] = value.to_le_bytes();
+    (u16::from_le_bytes([c, d]), u16::from_le_bytes([a, b]))
+}
+
 /// A 64-bit number out of its halves.
 pub(crate) fn join64(high: u32, low: u32) -> u64 {
     u64::from(high).wrapping_shl(32) | u64::from(low)
@@ -65,5 +89,7 @@ mod tests {
         assert_eq!(join64(1, 2), 0x1_0000_0002);
         assert_eq!(join32(1, 2), 0x1_0002);
         assert_eq!(low16(0xdead_beef), 0xbeef);
+        assert_eq!(split64(0x1_0000_0002), (1, 2));
+        assert_eq!(split32(0x1_0002), (1, 2));
     }
 }

@@ -1,10 +1,10 @@
 //! Why a read fails, in detail; at the crate's edge it becomes a [`diskfs_vfs::Error`].
 
-use diskfs_vfs::{Error, ErrorKind, InodeNumber};
+use diskfs_vfs::InodeNumber;
 
 use crate::block::{FileBlock, FsBlock};
 
-pub(crate) use diskfs_vfs::Result;
+pub(crate) use diskfs_vfs::{Error, ErrorKind, Result};
 
 /// The structures that carry a checksum, or are otherwise named in messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -83,6 +83,24 @@ impl Ext4 {
         })
     }
 
+    /// One that shows what is being written.
+    pub(crate) fn for_writing(
+        device: Arc<dyn BlockRead>,
+        superblock: Superblock,
+        cache_bytes: u64,
+    ) -> Self {
+        Self {
+            identity: identity(&superblock),
+            volume: Volume::writable(device, superblock, cache_bytes),
+            statistics: OnceLock::new(),
+        }
+    }
+
+    /// What its own parts read with.
+    pub(crate) const fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
     /// A file's inode. What is no file to the outside (the journal, a value of an attribute) is not
     /// found.
     fn inode(&self, number: InodeNumber) -> Result<Arc<Inode>> {

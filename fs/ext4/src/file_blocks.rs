@@ -109,6 +109,11 @@ impl FileMaps {
             lists: Cache::with_weighter(items, budget_bytes, ByBytes),
         }
     }
+
+    /// Forgets the runs of an inode, which have changed.
+    pub(crate) fn forget(&self, inode: u32) {
+        self.lists.remove(&inode);
+    }
 }
 
 /// The runs of an inode from the one that holds `from` on (which is cut to begin there), in order.

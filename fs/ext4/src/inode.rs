@@ -4,6 +4,7 @@
 
 mod checksum;
 mod device;
+mod encode;
 mod raw;
 mod time;
 
@@ -11,13 +12,15 @@ use bitflags::bitflags;
 use diskfs_vfs::{Device, FileFlags, FileType, InodeNumber, Metadata, Timestamp};
 use zerocopy::FromBytes;
 
-use crate::bytes::{join32, join64, le16, low16};
+use crate::bytes::{join32, join64, le16, le32, low16};
 use crate::checksum::ChecksumSeed;
 use crate::error::{Corrupt, Result, Structure, malformed};
 use crate::features::{Incompatible, ReadOnlyCompatible};
 use crate::superblock::Superblock;
 
 use raw::RawInode;
+
+pub(crate) use encode::{encode, encode_new};
 
 /// The root directory's number.
 pub(crate) const ROOT: u32 = 2;
@@ -26,16 +29,24 @@ bitflags! {
     /// `i_flags`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct InodeFlags: u32 {
+        const SYNC = 0x8;
         const IMMUTABLE = 0x10;
         const APPEND = 0x20;
         const NO_DUMP = 0x40;
+        const NO_ATIME = 0x80;
         const ENCRYPT = 0x800;
         const INDEX = 0x1000;
+        const JOURNAL_DATA = 0x4000;
+        const NO_TAIL = 0x8000;
+        const DIR_SYNC = 0x1_0000;
+        const TOP_DIR = 0x2_0000;
         const HUGE_FILE = 0x4_0000;
         const EXTENTS = 0x8_0000;
         const VERITY = 0x10_0000;
         const EA_INODE = 0x20_0000;
+        const DAX = 0x200_0000;
         const INLINE_DATA = 0x1000_0000;
+        const PROJECT_INHERIT = 0x2000_0000;
         const CASEFOLD = 0x4000_0000;
         const _ = !0;
     }
@@ -61,6 +72,12 @@ pub(crate) struct Inode {
     pub(crate) created: Option<Timestamp>,
     /// `i_atime` as it is stored: in an inode that holds an attribute's value, its checksum.
     pub(crate) raw_atime: u32,
+    /// `i_dtime`: when the file went away; of one that waits for that, the next on the orphan list.
+    pub(crate) deleted: u32,
+    /// `i_projid`, where the inode reaches so far.
+    pub(crate) project: u32,
+    /// How far the fields go behind the first 128 bytes.
+    pub(crate) extra_isize: u16,
     /// `i_block`: the root of the extent tree, the block map, a short target, or data.
     pub(crate) block: [u8; 60],
     /// The block that holds further extended attributes; 0 without one.
@@ -120,6 +137,9 @@ impl Inode {
             changed: time::decode(raw.i_ctime.get(), fixed, raw::extra::I_CTIME_EXTRA),
             created: time::created(fixed),
             raw_atime: raw.i_atime.get(),
+            deleted: raw.i_dtime.get(),
+            project: le32(fixed, raw::extra::I_PROJID).unwrap_or(0),
+            extra_isize: u16::try_from(fields.saturating_sub(raw::SIZE_BYTES)).unwrap_or(0),
             block: raw.i_block,
             xattr_block: xattr_block(superblock, raw),
             xattr_bytes: xattr_bytes(bytes, fields),

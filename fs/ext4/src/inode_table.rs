@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::block::FsBlock;
-use crate::bytes::{index, part};
+use crate::bytes::{index, len_u64, part};
 use crate::error::{Result, Structure, malformed};
 use crate::group_descriptor::GroupDescriptor;
 use crate::inode::Inode;
@@ -69,7 +69,7 @@ pub(crate) fn will_need(volume: &Volume, numbers: impl Iterator<Item = u32>) {
         .filter_map(|number| place(&volume.superblock, number))
         .filter_map(|place| piece_at(volume, place).ok())
         .map(|(piece, _)| piece)
-        .filter(|piece| !volume.metadata.contains(Key::inode_table(piece.first)))
+        .filter(|piece| !volume.has_block(Key::inode_table(piece.first)))
         .collect();
     pieces.sort_unstable();
     pieces.dedup();
@@ -126,12 +126,46 @@ fn piece_at(volume: &Volume, place: Place) -> Result<(Piece, usize)> {
 
 fn piece_with(volume: &Volume, place: Place) -> Result<(Arc<[u8]>, usize)> {
     let (piece, offset) = piece_at(volume, place)?;
+    if volume.pool.is_some() {
+        let (key, within) = block_of(volume, piece, offset);
+        return Ok((pooled(volume, piece, key)?, within));
+    }
     let bytes = volume
         .metadata
         .get_or_read(Key::inode_table(piece.first), || {
             volume.read_blocks(piece.first, piece.len_blocks)
         })?;
     Ok((bytes, offset))
+}
+
+/// The block of a piece that holds byte `offset` of it, and the byte in that block.
+fn block_of(volume: &Volume, piece: Piece, offset: usize) -> (Key, usize) {
+    let size = volume.superblock.block_size;
+    let nth = len_u64(offset).wrapping_shr(size.bits());
+    let within = offset & size.len().wrapping_sub(1);
+    (Key::inode_table(piece.first.after(nth)), within)
+}
+
+fn pooled(volume: &Volume, piece: Piece, key: Key) -> Result<Arc<[u8]>> {
+    if let Some(pool) = &volume.pool
+        && !pool.contains(key.block)
+    {
+        volume.fill_pool(pool, piece.first, piece.len_blocks)?;
+    }
+    volume.block(key)
+}
+
+/// The block of the inode table that holds an inode, which is in the pool then, and the byte in it.
+///
+/// # Errors
+/// `Corrupt` when the filesystem has no such inode; `Io`.
+pub(crate) fn key_of(volume: &Volume, number: u32) -> Result<(Key, usize)> {
+    let place = place(&volume.superblock, number)
+        .ok_or_else(|| malformed(Structure::Inode(number), "the filesystem has no such inode"))?;
+    let (piece, offset) = piece_at(volume, place)?;
+    let (key, within) = block_of(volume, piece, offset);
+    pooled(volume, piece, key)?;
+    Ok((key, within))
 }
 
 #[cfg(test)]

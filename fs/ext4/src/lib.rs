@@ -38,6 +38,7 @@
     )
 )]
 
+mod allocator;
 mod block;
 mod bytes;
 mod checksum;
@@ -54,13 +55,18 @@ mod inline_data;
 mod inode;
 mod inode_table;
 mod journal;
+mod locks;
 mod metadata_cache;
 mod no_key_name;
+mod pool;
 mod recovery;
 mod statistics;
 mod superblock;
 mod symlink;
 mod volume;
+mod writable;
+mod writer;
 mod xattr;
 
 pub use ext4::{Ext4, Options};
+pub use writable::{WritableExt4, WriteOptions};

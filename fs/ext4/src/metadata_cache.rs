@@ -23,12 +23,16 @@ pub(crate) struct Key {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
+    Superblock,
     GroupDescriptors,
+    BlockBitmap,
+    InodeBitmap,
     InodeTable,
     ExtentBlock,
     IndirectBlock,
     DirectoryBlock,
     XattrBlock,
+    OrphanBlock,
 }
 
 impl Key {
@@ -36,11 +40,30 @@ impl Key {
         Self { kind, owner, block }
     }
 
+    /// The block that holds the superblock, and with blocks of more than 1 KiB what is around it.
+    pub(crate) const fn superblock(block: FsBlock) -> Self {
+        Self::new(Kind::Superblock, 0, block)
+    }
+
+    pub(crate) const fn block_bitmap(group: u32, block: FsBlock) -> Self {
+        Self::new(Kind::BlockBitmap, group, block)
+    }
+
+    pub(crate) const fn inode_bitmap(group: u32, block: FsBlock) -> Self {
+        Self::new(Kind::InodeBitmap, group, block)
+    }
+
+    /// A block of the orphan file.
+    pub(crate) const fn orphan_block(inode: u32, block: FsBlock) -> Self {
+        Self::new(Kind::OrphanBlock, inode, block)
+    }
+
     pub(crate) const fn group_descriptors(block: FsBlock) -> Self {
         Self::new(Kind::GroupDescriptors, 0, block)
     }
 
-    /// Several blocks of an inode table, of which this is the first.
+    /// Several blocks of an inode table, of which this is the first; one block of it in a filesystem
+    /// that is being written.
     pub(crate) const fn inode_table(first: FsBlock) -> Self {
         Self::new(Kind::InodeTable, 0, first)
     }

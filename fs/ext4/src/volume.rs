@@ -13,6 +13,7 @@ use crate::inode::Inode;
 use crate::inode_table;
 use crate::journal::FastCommits;
 use crate::metadata_cache::{Key, MetadataCache, zeroed};
+use crate::pool::BlockPool;
 use crate::superblock::Superblock;
 
 /// What every part needs to read anything. No lock of its own: the caches are sharded, all else is
@@ -22,6 +23,9 @@ pub(crate) struct Volume {
     pub(crate) device: Arc<dyn BlockRead>,
     pub(crate) superblock: Superblock,
     pub(crate) metadata: MetadataCache,
+    /// The blocks of metadata as they are now, when the filesystem is being written; it takes the
+    /// place of `metadata` then.
+    pub(crate) pool: Option<BlockPool>,
     pub(crate) maps: FileMaps,
     /// Changes that are not in the device's blocks.
     pub(crate) fast_commits: Option<FastCommits>,
@@ -45,8 +49,27 @@ impl Volume {
             metadata: MetadataCache::new(cache_bytes.saturating_sub(eighth.saturating_mul(2))),
             maps: FileMaps::new(eighth),
             fast_commits: None,
+            pool: None,
             inodes: Cache::new(index(eighth.wrapping_div(INODE_BYTES)).max(16)),
         }
+    }
+
+    /// The same for a filesystem that will be written.
+    pub(crate) fn writable(
+        device: Arc<dyn BlockRead>,
+        superblock: Superblock,
+        cache_bytes: u64,
+    ) -> Self {
+        let pool = BlockPool::new(cache_bytes, superblock.block_size.bytes());
+        Self {
+            pool: Some(pool),
+            ..Self::new(device, superblock, cache_bytes)
+        }
+    }
+
+    /// Forgets what is known of an inode, which has changed; of its map when that has.
+    pub(crate) fn forget_inode(&self, number: u32) {
+        self.inodes.remove(&number);
     }
 
     /// The inode, or `None` when it is not in use or out of range.
@@ -74,15 +97,75 @@ impl Volume {
         key: Key,
         check: impl FnOnce(&[u8]) -> Result<()>,
     ) -> Result<Arc<[u8]>> {
+        let checked = |bytes: &[u8]| {
+            check(bytes).map_err(|e| e.at(self.superblock.block_size.byte_of(key.block)))
+        };
+        if let Some(pool) = &self.pool {
+            let (bytes, passed) = self.pooled(pool, key)?;
+            if !passed {
+                checked(&bytes)?;
+                pool.passed(key, &bytes);
+            }
+            return Ok(bytes);
+        }
         self.metadata.get_or_read(key, || {
             let bytes = self.read_blocks(key.block, 1)?;
-            check(&bytes).map_err(|e| e.at(self.superblock.block_size.byte_of(key.block)))?;
+            checked(&bytes)?;
             Ok(bytes)
         })
     }
 
-    /// `len_blocks` blocks from the device, past the cache.
+    /// Whether what `key` names is in memory.
+    pub(crate) fn has_block(&self, key: Key) -> bool {
+        match &self.pool {
+            Some(pool) => pool.contains(key.block),
+            None => self.metadata.contains(key),
+        }
+    }
+
+    /// What the pool has, and whether it was found right as `key`.
+    fn pooled(&self, pool: &BlockPool, key: Key) -> Result<(Arc<[u8]>, bool)> {
+        loop {
+            if let Some(found) = pool.get(key) {
+                return Ok(found);
+            }
+            // Kept unless something was written meanwhile; then it is read anew.
+            self.fill_pool(pool, key.block, 1)?;
+        }
+    }
+
+    /// Has blocks of metadata in the pool as far as they are not, by one read.
+    pub(crate) fn fill_pool(&self, pool: &BlockPool, first: FsBlock, len: u32) -> Result<()> {
+        let epoch = pool.device_epoch();
+        let bytes = self.read_device_blocks(first, len)?;
+        if len == 1 {
+            pool.keep(first, bytes, epoch);
+            return Ok(());
+        }
+        let blocks = bytes.chunks(self.superblock.block_size.len());
+        for (block, bytes) in (first.0..).zip(blocks) {
+            pool.keep(FsBlock(block), Arc::from(bytes), epoch);
+        }
+        Ok(())
+    }
+
+    /// `len_blocks` blocks as they are now, past the cache.
     pub(crate) fn read_blocks(&self, first: FsBlock, len_blocks: u32) -> Result<Arc<[u8]>> {
+        let Some(pool) = &self.pool else {
+            return self.read_device_blocks(first, len_blocks);
+        };
+        loop {
+            let epoch = pool.device_epoch();
+            let mut bytes = self.read_device_blocks(first, len_blocks)?;
+            let len = self.superblock.block_size.len();
+            pool.patch(first, len, Arc::make_mut(&mut bytes));
+            if pool.device_epoch() == epoch {
+                return Ok(bytes);
+            }
+        }
+    }
+
+    fn read_device_blocks(&self, first: FsBlock, len_blocks: u32) -> Result<Arc<[u8]>> {
         let size = self.superblock.block_size;
         let mut bytes = zeroed(size.len().saturating_mul(index(len_blocks)));
         // Nobody else has it yet.

@@ -82,6 +82,12 @@ fn fetch(volume: &Volume, directory: &Inode, run: Run, batch: u32) -> Result<Arc
             })
             .in_inode(directory.number);
     }
+    if let Some(pool) = &volume.pool {
+        if !pool.contains(run.fs_block) {
+            volume.fill_pool(pool, run.fs_block, batch)?;
+        }
+        return fetch(volume, directory, run, 1);
+    }
     volume
         .metadata
         .get_or_read(key, || {

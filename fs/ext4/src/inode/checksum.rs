@@ -4,7 +4,8 @@
 
 use super::raw::{CHECKSUM_LO, extra};
 use super::{Inode, low16};
-use crate::bytes::{index, join32, le16};
+use crate::bytes::{index, join32, le16, put};
+use crate::checksum::ChecksumSeed;
 use crate::error::{Corrupt, Result, Structure};
 
 /// The length of either half.
@@ -16,20 +17,11 @@ pub(super) fn verify(inode: &Inode, bytes: &[u8]) -> Result<()> {
     let Some(seed) = inode.checksum_seed else {
         return Ok(());
     };
-    let low_end = CHECKSUM_LO.saturating_add(HALF_BYTES);
-    let before = bytes.get(..CHECKSUM_LO).unwrap_or_default();
-    let low = le16(bytes, CHECKSUM_LO).unwrap_or(0);
-    let high_end = extra::I_CHECKSUM_HI.saturating_add(HALF_BYTES);
     let (expected, actual) = if has_high_half(bytes) {
-        let between = bytes.get(low_end..extra::I_CHECKSUM_HI).unwrap_or_default();
-        let after = bytes.get(high_end..).unwrap_or_default();
         let high = le16(bytes, extra::I_CHECKSUM_HI).unwrap_or(0);
-        let expected = seed.of(&[before, &[0; HALF_BYTES], between, &[0; HALF_BYTES], after]);
-        (expected, join32(high, low))
+        (sum(seed, bytes), join32(high, low(bytes)))
     } else {
-        let after = bytes.get(low_end..).unwrap_or_default();
-        let expected = seed.of(&[before, &[0; HALF_BYTES], after]);
-        (u32::from(low16(expected)), u32::from(low))
+        (u32::from(low16(sum(seed, bytes))), u32::from(low(bytes)))
     };
     if expected == actual {
         return Ok(());
@@ -40,6 +32,41 @@ pub(super) fn verify(inode: &Inode, bytes: &[u8]) -> Result<()> {
         actual,
     }
     .into())
+}
+
+fn low(bytes: &[u8]) -> u16 {
+    le16(bytes, CHECKSUM_LO).unwrap_or(0)
+}
+
+/// The checksum that the bytes should have. Where the inode does not reach so far, only its lower
+/// half is stored.
+fn sum(seed: ChecksumSeed, bytes: &[u8]) -> u32 {
+    let low_end = CHECKSUM_LO.saturating_add(HALF_BYTES);
+    let before = bytes.get(..CHECKSUM_LO).unwrap_or_default();
+    if !has_high_half(bytes) {
+        let after = bytes.get(low_end..).unwrap_or_default();
+        return seed.of(&[before, &[0; HALF_BYTES], after]);
+    }
+    let high_end = extra::I_CHECKSUM_HI.saturating_add(HALF_BYTES);
+    let between = bytes.get(low_end..extra::I_CHECKSUM_HI).unwrap_or_default();
+    let after = bytes.get(high_end..).unwrap_or_default();
+    seed.of(&[before, &[0; HALF_BYTES], between, &[0; HALF_BYTES], after])
+}
+
+/// Puts the checksum into the inode's bytes.
+pub(super) fn update(seed: ChecksumSeed, bytes: &mut [u8]) {
+    let [a, b, c, d] = sum(seed, bytes).to_le_bytes();
+    let halves = if has_high_half(bytes) {
+        [
+            Some((CHECKSUM_LO, [a, b])),
+            Some((extra::I_CHECKSUM_HI, [c, d])),
+        ]
+    } else {
+        [Some((CHECKSUM_LO, [a, b])), None]
+    };
+    for (offset, half) in halves.into_iter().flatten() {
+        put(bytes, offset, &half);
+    }
 }
 
 /// Whether `i_extra_isize` reaches past `i_checksum_hi`.

@@ -5,7 +5,7 @@
 
 use diskfs_vfs::Device;
 
-use crate::bytes::le32;
+use crate::bytes::{le32, put};
 
 /// The first word holds an old number; if it is zero, the second one holds a new number.
 pub(super) fn decode(block: &[u8; 60]) -> Device {
@@ -23,6 +23,21 @@ fn decode_new(number: u32) -> Device {
         major: number.wrapping_shr(8) & 0xfff,
         minor: (number & 0xff) | (number.wrapping_shr(12) & 0xf_ff00),
     }
+}
+
+/// The words of `i_block` for a number: the old form where both halves fit, as Linux writes it.
+pub(crate) fn encode(device: Device) -> [u8; 60] {
+    let Device { major, minor } = device;
+    let words = if major < 256 && minor < 256 {
+        [major.wrapping_shl(8) | minor, 0]
+    } else {
+        let upper = (minor & 0xf_ff00).wrapping_shl(12);
+        [0, (minor & 0xff) | (major & 0xfff).wrapping_shl(8) | upper]
+    };
+    let mut block = [0; 60];
+    put(&mut block, 0, &words[0].to_le_bytes());
+    put(&mut block, 4, &words[1].to_le_bytes());
+    block
 }
 
 #[cfg(test)]
@@ -43,5 +58,8 @@ mod tests {
         // mknod c 4095 1048575, the largest of both.
         assert_eq!(decode(&block([0, 0xffff_ffff])), device(4095, 1_048_575));
         assert_eq!(decode(&block([0, 0x0010_0300])), device(3, 256));
+        for (major, minor) in [(0, 0), (8, 1), (4095, 1_048_575), (3, 256), (256, 3)] {
+            assert_eq!(decode(&encode(device(major, minor))), device(major, minor));
+        }
     }
 }

@@ -4,10 +4,10 @@
 //! Field names are the specification's; those of a union are the ones Linux uses.
 
 use zerocopy::little_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The part that every inode has.
-#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct RawInode {
     pub(super) i_mode: U16,
@@ -16,7 +16,7 @@ pub(super) struct RawInode {
     pub(super) i_atime: U32,
     pub(super) i_ctime: U32,
     pub(super) i_mtime: U32,
-    i_dtime: U32,
+    pub(super) i_dtime: U32,
     pub(super) i_gid: U16,
     pub(super) i_links_count: U16,
     pub(super) i_blocks_lo: U32,
@@ -50,6 +50,7 @@ pub(super) mod extra {
     pub(in super::super) const I_ATIME_EXTRA: usize = 0x8c;
     pub(in super::super) const I_CRTIME: usize = 0x90;
     pub(in super::super) const I_CRTIME_EXTRA: usize = 0x94;
+    pub(in super::super) const I_PROJID: usize = 0x9c;
 }
 
 pub(super) const CHECKSUM_LO: usize = std::mem::offset_of!(RawInode, l_i_checksum_lo);

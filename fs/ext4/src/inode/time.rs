@@ -7,7 +7,7 @@
 use diskfs_vfs::Timestamp;
 
 use super::raw::extra;
-use crate::bytes::le32;
+use crate::bytes::{le32, split64};
 
 /// A time whose second half, if there is one, is at `extra_offset` of the inode's `fields`.
 pub(super) fn decode(seconds: u32, fields: &[u8], extra_offset: usize) -> Timestamp {
@@ -26,6 +26,27 @@ pub(super) fn created(fields: &[u8]) -> Option<Timestamp> {
     Some(decode(seconds, fields, extra::I_CRTIME_EXTRA))
 }
 
+/// The seconds and the second half of a time. Where the inode has no room for the second half, a time
+/// out of the range of 32 signed bits becomes the nearest that is in it, as in Linux.
+pub(super) fn encode(time: Timestamp, has_extra: bool) -> (u32, u32) {
+    let last = if has_extra {
+        LAST_SECOND
+    } else {
+        i64::from(i32::MAX)
+    };
+    let seconds = time.seconds.clamp(i64::from(i32::MIN), last);
+    let (high, low) = split64(seconds.cast_unsigned());
+    // How many spans of 2^32 seconds the signed 32 bits are away.
+    let epoch = high.wrapping_add(low.wrapping_shr(31)) & 3;
+    (
+        low,
+        time.nanoseconds.min(999_999_999).wrapping_shl(2) | epoch,
+    )
+}
+
+/// 2446-05-10, the last time that 34 bits reach from 1901 on (`EXT4_EXTRA_TIMESTAMP_MAX`).
+const LAST_SECOND: i64 = 0x3_7fff_ffff;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,6 +64,32 @@ mod tests {
         assert_eq!(at(0x8000_0000, 1), (0x8000_0000, 0));
         assert_eq!(at(0, 1), (0x1_0000_0000, 0));
         assert_eq!(at(0x7fff_ffff, 3), (0x3_7fff_ffff, 0));
+    }
+
+    #[test]
+    fn times_come_back() {
+        let all = [
+            -1,
+            0,
+            i64::from(i32::MIN),
+            i64::from(i32::MAX),
+            1 << 31,
+            1 << 32,
+            LAST_SECOND,
+        ];
+        for seconds in all {
+            let time = Timestamp {
+                seconds,
+                nanoseconds: 999_999_999,
+            };
+            let (low, extra) = encode(time, true);
+            assert_eq!(at(low, extra), (seconds, 999_999_999));
+        }
+        let late = Timestamp {
+            seconds: 1 << 33,
+            nanoseconds: 0,
+        };
+        assert_eq!(encode(late, false).0, i32::MAX.cast_unsigned());
     }
 
     #[test]

@@ -46,6 +46,7 @@ mod error;
 mod fast_commit;
 mod features;
 mod log;
+pub(crate) mod log_writer;
 mod replay;
 mod revocation;
 mod scan;

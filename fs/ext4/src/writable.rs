@@ -1,0 +1,95 @@
+//! The filesystem opened for writing, as everybody else sees it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use diskfs_block::BlockWrite;
+
+use crate::allocator::Allocator;
+use crate::error::Result;
+use crate::ext4::Ext4;
+use crate::journal::log_writer::LogWriter;
+use crate::locks::InodeLocks;
+use crate::superblock::Superblock;
+use crate::writer::{self, Core, Transactions};
+
+/// How a filesystem is opened for writing.
+#[derive(Debug, Clone)]
+pub struct WriteOptions {
+    /// How much memory the caches of metadata may take, in bytes, besides what a commit needs.
+    pub cache_bytes: u64,
+    /// How long a change may wait until it is made durable without anybody asking. `None`: until
+    /// somebody asks, the journal has no room for more, or the filesystem is closed; so all that
+    /// fits into one transaction is there after a crash, or nothing of it.
+    pub commit_interval: Option<Duration>,
+}
+
+impl Default for WriteOptions {
+    /// 16 MiB; 5 seconds, as Linux has it.
+    fn default() -> Self {
+        Self {
+            cache_bytes: 16 << 20,
+            commit_interval: Some(Duration::from_secs(5)),
+        }
+    }
+}
+
+/// An ext2, ext3 or ext4 filesystem, opened for writing.
+#[derive(Debug)]
+pub struct WritableExt4 {
+    pub(crate) core: Arc<Core>,
+    /// Commits; gone when writing has ended.
+    committer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl WritableExt4 {
+    /// Opens the filesystem.
+    ///
+    /// # Errors
+    /// As [`Ext4::open`].
+    pub fn open(device: Arc<dyn BlockWrite>, options: &WriteOptions) -> Result<Self> {
+        let below: Arc<dyn diskfs_block::BlockRead> = device.clone();
+        let superblock = Superblock::read(&*below)?;
+        let reader = Ext4::for_writing(below, superblock, options.cache_bytes);
+        let allocator = Allocator::open(reader.volume())?;
+        let core = Arc::new(Core {
+            reader,
+            device,
+            transactions: Transactions::new(1024),
+            log: Mutex::new(LogWriter::new()),
+            allocator,
+            locks: InodeLocks::new(),
+            commit_interval: options.commit_interval,
+        });
+        let committer = writer::start_committing(&core)?;
+        Ok(Self {
+            core,
+            committer: Mutex::new(Some(committer)),
+        })
+    }
+
+    /// Ends writing in good order.
+    fn finish(&self) -> Result<()> {
+        let mut committer = self
+            .committer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let Some(thread) = committer.take() else {
+            return Ok(());
+        };
+        let finished = self.core.finish();
+        // It ends because writing has; if it panicked, the transaction it was at is not durable,
+        // which `finish` has told.
+        let _ = thread.join();
+        finished
+    }
+}
+
+impl Drop for WritableExt4 {
+    fn drop(&mut self) {
+        if let Err(e) = self.finish() {
+            tracing::error!("the filesystem could not be closed: {e}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! One operation's part in the running transaction.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use crate::block::FsBlock;
+use crate::error::{Error, ErrorKind, InInode, Result, Structure, malformed};
+use crate::inode::{self, Inode};
+use crate::inode_table;
+use crate::metadata_cache::Key;
+use crate::pool::TransactionId;
+use crate::volume::Volume;
+
+use super::{Core, FreedRun};
+
+/// An open operation. While it lives, the transaction that it belongs to can't be committed.
+///
+/// Changes are made through it: [`change`](Self::change) for a block of metadata,
+/// [`store`](Self::store) for an inode. An operation that fails with `Io` or `Corrupt` after it has
+/// changed something ends writing for the whole filesystem, and the transaction with all that is
+/// half done in it never reaches the device. With any other error an operation returns only when
+/// what it has changed holds together.
+#[derive(Debug)]
+pub(crate) struct Handle<'c> {
+    core: &'c Core,
+    transaction: Cell<TransactionId>,
+    credits: Cell<u32>,
+    changed: Cell<bool>,
+}
+
+impl<'c> Handle<'c> {
+    /// Opens one if the running transaction has room now.
+    ///
+    /// # Errors
+    /// `ReadOnly` when writing has ended.
+    pub(super) fn try_begin(core: &'c Core, credits: u32) -> Result<Option<Self>> {
+        let transaction = core.transactions.try_begin(credits)?;
+        Ok(transaction.map(|transaction| Self {
+            core,
+            transaction: Cell::new(transaction),
+            credits: Cell::new(credits),
+            changed: Cell::new(false),
+        }))
+    }
+
+    /// What it is part of.
+    pub(crate) const fn core(&self) -> &'c Core {
+        self.core
+    }
+
+    /// To read with.
+    pub(crate) fn volume(&self) -> &'c Volume {
+        self.core.volume()
+    }
+
+    /// The transaction that it is part of.
+    pub(crate) fn transaction(&self) -> TransactionId {
+        self.transaction.get()
+    }
+
+    /// Changes a block of metadata. Who calls has read it through [`Volume::checked_block`] under
+    /// the same key, or knows of nothing to be checked; and leaves its checksum right.
+    ///
+    /// `change` must not call back into the filesystem.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn change<R>(&self, key: Key, change: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+        let pool = self.core.pool();
+        let mut change = Some(change);
+        loop {
+            let once = |bytes: &mut [u8]| change.take().map(|change| change(bytes));
+            match pool.change(key, self.transaction(), once) {
+                Some((Some(result), first)) => {
+                    self.note(key.block, first);
+                    return Ok(result);
+                }
+                // It can't have been called without having been there.
+                Some((None, _)) => return Err(malformed(Structure::Superblock, "changed twice")),
+                None => self.volume().fill_pool(pool, key.block, 1)?,
+            }
+        }
+    }
+
+    /// Gives a block of metadata a whole new content: one that was just allocated. Its length is
+    /// the block size.
+    pub(crate) fn replace(&self, key: Key, bytes: impl Into<Arc<[u8]>>) {
+        let first = self
+            .core
+            .pool()
+            .replace(key, self.transaction(), bytes.into());
+        self.note(key.block, first);
+    }
+
+    fn note(&self, block: FsBlock, first: bool) {
+        self.changed.set(true);
+        if first {
+            self.core.transactions.note_changed(block);
+        }
+    }
+
+    /// Says that a block holds no metadata any more: it was freed, or became a file's data. Its
+    /// older versions in the journal are revoked.
+    pub(crate) fn forget(&self, block: FsBlock) {
+        self.changed.set(true);
+        self.core.transactions.note_revoked(block);
+        self.core.pool().forget(block);
+    }
+
+    /// Says that these blocks were freed: they may be used again when the transaction is durable.
+    pub(crate) fn freed(&self, run: FreedRun) {
+        self.changed.set(true);
+        self.core.transactions.note_freed(run);
+    }
+
+    /// An inode as it is now, past the cache of parsed inodes.
+    ///
+    /// # Errors
+    /// `NotFound` when it is not in use; `Corrupt`, `Io`.
+    pub(crate) fn inode(&self, number: u32) -> Result<Inode> {
+        inode_table::read(self.volume(), number)
+            .in_inode(number)?
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, "no such inode"))
+            .in_inode(number)
+    }
+
+    /// Puts an inode that was in use into the table.
+    ///
+    /// # Errors
+    /// As [`inode::encode`]; `Io`.
+    pub(crate) fn store(&self, inode: &Inode) -> Result<()> {
+        self.put_inode(inode, inode::encode)
+    }
+
+    /// Puts an inode that was not in use into the table.
+    ///
+    /// # Errors
+    /// As [`inode::encode`]; `Io`.
+    pub(crate) fn store_new(&self, inode: &Inode) -> Result<()> {
+        self.put_inode(inode, inode::encode_new)
+    }
+
+    fn put_inode(
+        &self,
+        inode: &Inode,
+        encode: impl FnOnce(&crate::superblock::Superblock, &Inode, &mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        let superblock = &self.volume().superblock;
+        let (key, offset) = inode_table::key_of(self.volume(), inode.number)?;
+        let size = usize::from(superblock.inode_size);
+        let result = self.change(key, |block| {
+            let end = offset.saturating_add(size);
+            match block.get_mut(offset..end) {
+                Some(bytes) => encode(superblock, inode, bytes),
+                None => Err(malformed(Structure::Inode(inode.number), "it is cut short")),
+            }
+        })?;
+        self.volume().forget_inode(inode.number);
+        result
+    }
+
+    /// Whether so many more blocks can be changed in this transaction; they are then this
+    /// operation's.
+    pub(crate) fn extend(&self, credits: u32) -> bool {
+        let extended = self.core.transactions.try_extend(credits);
+        if extended {
+            self.credits.set(self.credits.get().saturating_add(credits));
+        }
+        extended
+    }
+
+    /// Goes on in another transaction, with so many credits, unless this one has room for them. A
+    /// crash may fall between the two, so what was done until now must hold together.
+    ///
+    /// # Errors
+    /// `ReadOnly` when writing has ended.
+    pub(crate) fn go_on(&self, credits: u32) -> Result<()> {
+        if self.extend(credits) {
+            return Ok(());
+        }
+        let transactions = &self.core.transactions;
+        transactions.end(self.credits.replace(0));
+        loop {
+            // Without a handle now; whatever happens, one must be open again to be closed.
+            match transactions.try_begin(credits) {
+                Ok(Some(transaction)) => {
+                    self.transaction.set(transaction);
+                    self.credits.set(credits);
+                    return Ok(());
+                }
+                Ok(None) => {
+                    let waited = transactions.wait_for_room(credits);
+                    if let Err(e) = waited {
+                        transactions.reopen();
+                        return Err(e);
+                    }
+                }
+                Err(e) => {
+                    transactions.reopen();
+                    return Err(e);
+                }
+            }
+        }
+    }
+
+    /// Passes on what the operation came to. If it failed halfway, writing ends.
+    pub(super) fn finish<R>(self, result: Result<R>) -> Result<R> {
+        if let Err(e) = &result {
+            let broken = e.kind() == ErrorKind::Corrupt;
+            let halfway = e.kind() == ErrorKind::Io && self.changed.get();
+            if broken || halfway {
+                self.core.abort(e);
+            }
+        }
+        result
+    }
+}
+
+impl Drop for Handle<'_> {
+    fn drop(&mut self) {
+        self.core.transactions.end(self.credits.get());
+    }
+}

@@ -1,0 +1,138 @@
+//! The filesystem, being written.
+//!
+//! [`Core`] is what every part of writing shares: the volume to read with, the device, the
+//! transactions, the journal, the allocator, the locks. An operation (`namespace`, `contents`,
+//! `attributes`) locks the inodes that it is about, opens a [`Handle`], and changes blocks of
+//! metadata and inodes through it.
+//!
+//! # Lock order
+//!
+//! 1. `renames` (renames of directories to another directory, one at a time);
+//! 2. locks of inodes ([`crate::locks`]), all that an operation needs at once;
+//! 3. a handle: opened without waiting while inodes are locked, with waiting only while none is;
+//! 4. the orphan list;
+//! 5. an allocator's block group, one at a time;
+//! 6. a shard of the pool; then the state of the transactions, which is never held while anything
+//!    else is taken.
+//!
+//! A commit ([`commit`]) takes none of 1 to 4: it waits for open handles, and those never wait for
+//! a lock of 1 or 2 (the operation has them before it opens its handle).
+
+mod commit;
+mod handle;
+mod transaction;
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use diskfs_block::BlockWrite;
+use diskfs_vfs::Timestamp;
+
+use crate::allocator::Allocator;
+use crate::block::FsBlock;
+use crate::error::{Error, ErrorKind, Result, device_failed};
+use crate::ext4::Ext4;
+use crate::journal::log_writer::LogWriter;
+use crate::locks::InodeLocks;
+use crate::pool::BlockPool;
+use crate::volume::Volume;
+
+pub(crate) use commit::start_committing;
+pub(crate) use handle::Handle;
+pub(crate) use transaction::{Ended, FreedRun, Transactions};
+
+/// What every part of writing shares. See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Core {
+    /// Reads what is there now.
+    pub(crate) reader: Ext4,
+    /// To write files' contents, and blocks of metadata to their places.
+    pub(crate) device: Arc<dyn BlockWrite>,
+    pub(crate) transactions: Transactions,
+    /// Used by whoever commits only.
+    pub(crate) log: Mutex<LogWriter>,
+    pub(crate) allocator: Allocator,
+    pub(crate) locks: InodeLocks,
+    /// How old a transaction becomes before it is committed; `None`: until somebody asks.
+    pub(crate) commit_interval: Option<Duration>,
+}
+
+impl Core {
+    /// To read with.
+    pub(crate) const fn volume(&self) -> &Volume {
+        self.reader.volume()
+    }
+
+    /// The blocks of metadata as they are now.
+    pub(crate) fn pool(&self) -> &BlockPool {
+        match &self.volume().pool {
+            Some(pool) => pool,
+            None => unreachable!("a volume that is written has a pool"),
+        }
+    }
+
+    /// Does `operation` with these inodes locked, as part of the running transaction; `credits` is
+    /// how many blocks of metadata it may change.
+    ///
+    /// # Errors
+    /// `ReadOnly` when writing has ended; what `operation` gives.
+    pub(crate) fn update<R>(
+        &self,
+        inodes: &[u32],
+        credits: u32,
+        operation: impl FnOnce(&Handle<'_>) -> Result<R>,
+    ) -> Result<R> {
+        loop {
+            let locked = self.locks.exclusive(inodes);
+            if let Some(handle) = Handle::try_begin(self, credits)? {
+                let result = operation(&handle);
+                let result = handle.finish(result);
+                drop(locked);
+                return result;
+            }
+            drop(locked);
+            self.transactions.wait_for_room(credits)?;
+        }
+    }
+
+    /// Writes a file's contents, or what is to be read as such, to the device.
+    ///
+    /// # Errors
+    /// `Io`, `NoSpace`.
+    pub(crate) fn write_device(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.device.write_at(offset, bytes).map_err(write_failed)
+    }
+
+    /// The byte of the device at which a block begins.
+    pub(crate) fn byte_of(&self, block: FsBlock) -> u64 {
+        self.volume().superblock.block_size.byte_of(block)
+    }
+
+    /// Ends writing because of an error: what is not durable yet never will be.
+    pub(crate) fn abort(&self, why: &Error) {
+        if self.transactions.finish(Ended::Aborted(why.to_string())) {
+            tracing::error!("writing to the filesystem ends: {why}");
+            self.mark_error(why);
+        }
+    }
+}
+
+/// The present time.
+pub(crate) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    // A clock before 1970 is a broken one.
+    let since = since.unwrap_or_default();
+    Timestamp {
+        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        nanoseconds: since.subsec_nanos(),
+    }
+}
+
+/// A failure to write to the device, as one of the filesystem.
+pub(crate) fn write_failed(e: diskfs_block::Error) -> Error {
+    if e.kind() != diskfs_block::ErrorKind::NoSpace {
+        return device_failed(e);
+    }
+    let reason = "no room left on the host for the image";
+    Error::new(ErrorKind::NoSpace, reason).with_source(e)
+}

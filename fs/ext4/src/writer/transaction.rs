@@ -1,0 +1,352 @@
+//! The running transaction: who takes part in it, what it changed, and when it ends.
+//!
+//! An operation that changes the filesystem opens a [`Handle`](super::Handle) on the running
+//! transaction, with an upper bound of how many blocks it will change (its credits). A commit stops
+//! new handles, waits for the open ones to be closed, takes the transaction's list of changed blocks
+//! with their contents (shared, not copied), lets the next transaction begin, and writes. So
+//! operations wait for each other's handles only while a commit begins, and for a commit's I/O only
+//! when the transaction that runs meanwhile is full.
+//!
+//! Nobody who waits here holds an inode's lock, but for operations that go on in another transaction
+//! ([`Handle::go_on`](super::Handle::go_on)); and nobody waits for an inode's lock with an open
+//! handle. So a commit always comes to its end.
+
+use std::collections::HashSet;
+use std::mem;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::block::FsBlock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::pool::TransactionId;
+
+/// Blocks of the filesystem that were freed: one run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FreedRun {
+    pub(crate) first: FsBlock,
+    pub(crate) len_blocks: u64,
+}
+
+/// What one transaction did.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// The blocks that it changed; their contents are in the pool.
+    pub(crate) blocks: HashSet<FsBlock>,
+    /// Blocks that held metadata and were freed: older versions of them in the journal must not be
+    /// replayed.
+    pub(crate) revoked: HashSet<FsBlock>,
+    /// What it freed. Nobody may use it again before the transaction is durable.
+    pub(crate) freed: Vec<FreedRun>,
+    /// When it changed something first.
+    pub(crate) began: Option<Instant>,
+}
+
+impl Changes {
+    /// Whether there is nothing to commit.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.blocks.is_empty() && self.revoked.is_empty() && self.freed.is_empty()
+    }
+}
+
+/// Why nothing is written any more.
+#[derive(Debug, Clone)]
+pub(crate) enum Ended {
+    /// It was closed.
+    Closed,
+    /// An error ended it; its message.
+    Aborted(String),
+}
+
+#[derive(Debug)]
+struct State {
+    running: TransactionId,
+    changes: Changes,
+    /// Handles that are open.
+    handles: u32,
+    /// Credits of open handles.
+    credits: u32,
+    /// A commit waits for the open handles: no new ones.
+    closing_down: bool,
+    /// Up to this one everything is durable.
+    durable: TransactionId,
+    /// Up to this one everything shall be durable.
+    wanted: TransactionId,
+    ended: Option<Ended>,
+}
+
+/// The state machine. See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Transactions {
+    state: Mutex<State>,
+    /// Signalled whenever something in `state` changes that somebody may wait for.
+    changed: Condvar,
+    /// How many blocks one transaction may change.
+    blocks_max: u32,
+}
+
+/// What the thread that commits is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Commit the running transaction.
+    Commit,
+    /// End: nothing will be written any more.
+    End,
+}
+
+impl Transactions {
+    /// Before the first transaction, which is running.
+    pub(crate) fn new(blocks_max: u32) -> Self {
+        Self {
+            state: Mutex::new(State {
+                running: TransactionId(1),
+                changes: Changes::default(),
+                handles: 0,
+                credits: 0,
+                closing_down: false,
+                durable: TransactionId(0),
+                wanted: TransactionId(0),
+                ended: None,
+            }),
+            changed: Condvar::new(),
+            blocks_max,
+        }
+    }
+
+    /// How many blocks one transaction may change.
+    pub(crate) const fn blocks_max(&self) -> u32 {
+        self.blocks_max
+    }
+
+    /// The state is whole between any two statements that hold the lock.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed
+            .wait(state)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a handle, if the running transaction has room for it now.
+    ///
+    /// # Errors
+    /// `ReadOnly` when writing has ended; `NoSpace` when no transaction can be so large.
+    pub(super) fn try_begin(&self, credits: u32) -> Result<Option<TransactionId>> {
+        let mut state = self.state();
+        state.check_open()?;
+        if !state.has_room(credits, self.blocks_max)? {
+            return Ok(None);
+        }
+        state.handles = state.handles.saturating_add(1);
+        state.credits = state.credits.saturating_add(credits);
+        Ok(Some(state.running))
+    }
+
+    /// Waits until [`try_begin`](Self::try_begin) is worth another try.
+    ///
+    /// # Errors
+    /// As `try_begin`.
+    pub(super) fn wait_for_room(&self, credits: u32) -> Result<()> {
+        let mut state = self.state();
+        loop {
+            state.check_open()?;
+            if state.has_room(credits, self.blocks_max)? {
+                return Ok(());
+            }
+            state.wanted = state.wanted.max(state.running);
+            self.changed.notify_all();
+            state = self.wait(state);
+        }
+    }
+
+    /// More credits for an open handle, if there is room for them now.
+    pub(super) fn try_extend(&self, credits: u32) -> bool {
+        let mut state = self.state();
+        // While a commit waits for this very handle it may still have more, as long as there is
+        // room: it is in this transaction in any case.
+        let has_room = state.is_below(credits, self.blocks_max);
+        if has_room {
+            state.credits = state.credits.saturating_add(credits);
+        }
+        has_room
+    }
+
+    /// Closes a handle.
+    pub(super) fn end(&self, credits: u32) {
+        let mut state = self.state();
+        state.handles = state.handles.saturating_sub(1);
+        state.credits = state.credits.saturating_sub(credits);
+        let wake = state.handles == 0 && state.closing_down;
+        drop(state);
+        if wake {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Counts a handle that is going to be closed, though it takes no part in anything.
+    pub(super) fn reopen(&self) {
+        let mut state = self.state();
+        state.handles = state.handles.saturating_add(1);
+    }
+
+    /// A block was changed for the first time in the running transaction.
+    pub(super) fn note_changed(&self, block: FsBlock) {
+        let mut state = self.state();
+        state.changes.began.get_or_insert_with(Instant::now);
+        state.changes.blocks.insert(block);
+        // What was revoked and is metadata again must be replayed.
+        state.changes.revoked.remove(&block);
+    }
+
+    /// A block of metadata was freed.
+    pub(super) fn note_revoked(&self, block: FsBlock) {
+        let mut state = self.state();
+        state.changes.began.get_or_insert_with(Instant::now);
+        state.changes.blocks.remove(&block);
+        state.changes.revoked.insert(block);
+    }
+
+    /// Blocks were freed.
+    pub(super) fn note_freed(&self, run: FreedRun) {
+        let mut state = self.state();
+        state.changes.began.get_or_insert_with(Instant::now);
+        state.changes.freed.push(run);
+    }
+
+    /// The transaction that is running.
+    pub(crate) fn running(&self) -> TransactionId {
+        self.state().running
+    }
+
+    /// Returns when `transaction` and all before it are durable; asks for its commit if that is
+    /// not under way.
+    ///
+    /// # Errors
+    /// `ReadOnly` with the reason when writing has ended before that.
+    pub(crate) fn make_durable(&self, transaction: TransactionId) -> Result<()> {
+        let mut state = self.state();
+        while state.durable < transaction {
+            state.check_open()?;
+            if state.running == transaction && state.changes.is_empty() && state.handles == 0 {
+                // Nothing is in it; what is before it may still be on its way.
+                match transaction.0.checked_sub(1).map(TransactionId) {
+                    Some(before) if state.durable < before => {}
+                    _ => return Ok(()),
+                }
+            }
+            state.wanted = state.wanted.max(transaction);
+            self.changed.notify_all();
+            state = self.wait(state);
+        }
+        Ok(())
+    }
+
+    /// For the thread that commits: waits until there is something to do. With an interval, a
+    /// transaction is committed when it is so old.
+    pub(crate) fn next_task(&self, interval: Option<Duration>) -> Task {
+        let mut state = self.state();
+        loop {
+            if state.ended.is_some() {
+                return Task::End;
+            }
+            if state.wanted >= state.running {
+                return Task::Commit;
+            }
+            let due = match (interval, state.changes.began) {
+                (Some(interval), Some(began)) => Some(interval.saturating_sub(began.elapsed())),
+                (Some(interval), None) => Some(interval),
+                (None, _) => None,
+            };
+            state = match due {
+                Some(Duration::ZERO) => return Task::Commit,
+                Some(left) => {
+                    let waited = self.changed.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.wait(state),
+            };
+        }
+    }
+
+    /// For the thread that commits: closes the running transaction, hands it to `take` while no
+    /// handle is open, and begins the next one.
+    pub(crate) fn close_running<R>(
+        &self,
+        take: impl FnOnce(TransactionId, &mut Changes) -> R,
+    ) -> (TransactionId, Changes, R) {
+        let mut state = self.state();
+        state.closing_down = true;
+        while state.handles > 0 {
+            state = self.wait(state);
+        }
+        let id = state.running;
+        let mut changes = mem::take(&mut state.changes);
+        // Nobody can open a handle while `closing_down` is set, so the pool has what the transaction
+        // made of its blocks until `take` returns.
+        drop(state);
+        let taken = take(id, &mut changes);
+        let mut state = self.state();
+        state.running = TransactionId(id.0.saturating_add(1));
+        state.closing_down = false;
+        drop(state);
+        self.changed.notify_all();
+        (id, changes, taken)
+    }
+
+    /// For the thread that commits: everything up to `transaction` is durable.
+    pub(crate) fn became_durable(&self, transaction: TransactionId) {
+        let mut state = self.state();
+        state.durable = state.durable.max(transaction);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Ends writing; the first reason stays. Returns whether this was it.
+    pub(crate) fn finish(&self, why: Ended) -> bool {
+        let mut state = self.state();
+        let first = state.ended.is_none();
+        state.ended.get_or_insert(why);
+        drop(state);
+        self.changed.notify_all();
+        first
+    }
+
+    /// Why writing has ended, if it has.
+    pub(crate) fn ended(&self) -> Option<Ended> {
+        self.state().ended.clone()
+    }
+
+    /// Fails when writing has ended.
+    ///
+    /// # Errors
+    /// `ReadOnly`, with the reason.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        self.state().check_open()
+    }
+}
+
+impl State {
+    fn check_open(&self) -> Result<()> {
+        let reason = match &self.ended {
+            None => return Ok(()),
+            Some(Ended::Closed) => "the filesystem was closed".to_owned(),
+            Some(Ended::Aborted(reason)) => format!("writing was ended by an error: {reason}"),
+        };
+        Err(Error::new(ErrorKind::ReadOnly, reason))
+    }
+
+    fn is_below(&self, credits: u32, blocks_max: u32) -> bool {
+        let used = u32::try_from(self.changes.blocks.len()).unwrap_or(u32::MAX);
+        used.saturating_add(self.credits).saturating_add(credits) <= blocks_max
+    }
+
+    fn has_room(&self, credits: u32, blocks_max: u32) -> Result<bool> {
+        if credits > blocks_max {
+            let reason = format!("needs to change {credits} blocks in one transaction");
+            let hint = format!("the journal is too small: it has room for {blocks_max}");
+            return Err(Error::new(ErrorKind::NoSpace, reason).hint(hint));
+        }
+        Ok(!self.closing_down && self.is_below(credits, blocks_max))
+    }
+}
