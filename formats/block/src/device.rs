@@ -9,7 +9,7 @@ use crate::{Error, ErrorKind, Extent, ExtentKind, Result};
 /// Offsets and lengths are in bytes and need no alignment; a device that needs it bounces
 /// internally. There is no cursor and no hidden state: any number of threads may read at once.
 pub trait BlockRead: Debug + Send + Sync {
-    /// The device's size in bytes. Fixed for as long as the device is open for reading.
+    /// The device's size in bytes. Only [`BlockWrite::set_size`] changes it while the device is open.
     fn size_bytes(&self) -> u64;
 
     /// Fills all of `buf` with the bytes at `offset`, or fails.
@@ -96,6 +96,19 @@ pub trait BlockWrite: BlockRead {
     /// # Errors
     /// [`ErrorKind::Io`]; then nothing is known of what reached the medium.
     fn flush(&self) -> Result<()>;
+
+    /// Makes the device `size_bytes` long: what lies behind is lost, what is added reads as zeroes.
+    /// The default refuses, as for a device that has the size it has.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] for a device of fixed size; else as [`write_at`](Self::write_at).
+    fn set_size(&self, size_bytes: u64) -> Result<()> {
+        if size_bytes == self.size_bytes() {
+            return Ok(());
+        }
+        let reason = format!("the device stays at {} bytes", self.size_bytes());
+        Err(Error::unsupported(reason).at(size_bytes))
+    }
 }
 
 /// Fails unless `len_bytes` bytes at `offset` lie within a device of `size_bytes`.

@@ -317,6 +317,14 @@ impl<D: BlockWrite + ?Sized> BlockWrite for Faulty<D> {
         state.log.push(Event::Flush);
         Ok(())
     }
+
+    /// Not in the log: a crash test replays on a device that is long enough from the start.
+    fn set_size(&self, size_bytes: u64) -> Result<()> {
+        if self.lock().gone {
+            return Err(gone());
+        }
+        self.inner.set_size(size_bytes)
+    }
 }
 
 #[cfg(test)]

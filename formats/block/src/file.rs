@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{self, Advice, FallocateFlags, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -17,7 +18,7 @@ use crate::{BlockRead, BlockWrite, Error, ErrorKind, Extent, ExtentKind, Result,
 pub struct File {
     fd: OwnedFd,
     path: PathBuf,
-    size_bytes: u64,
+    size_bytes: AtomicU64,
     kind: FileKind,
 }
 
@@ -73,7 +74,7 @@ impl File {
         Ok(Self {
             fd,
             path,
-            size_bytes,
+            size_bytes: AtomicU64::new(size_bytes),
             kind,
         })
     }
@@ -94,7 +95,7 @@ impl File {
     /// [`ErrorKind::Io`].
     pub fn allocated_bytes(&self) -> Result<u64> {
         if self.is_block_device() {
-            return Ok(self.size_bytes);
+            return Ok(self.size_bytes());
         }
         let stat = fs::fstat(&self.fd).map_err(|e| in_file(e, &self.path))?;
         // st_blocks counts units of 512 bytes, whatever the host's filesystem (stat(2)).
@@ -111,7 +112,7 @@ impl File {
     }
 
     fn fallocate(&self, mode: FallocateFlags, offset: u64, len_bytes: u64) -> Result<bool> {
-        check_bounds(offset, len_bytes, self.size_bytes)?;
+        check_bounds(offset, len_bytes, self.size_bytes())?;
         if len_bytes == 0 {
             return Ok(true);
         }
@@ -150,11 +151,11 @@ impl AsFd for File {
 
 impl BlockRead for File {
     fn size_bytes(&self) -> u64 {
-        self.size_bytes
+        self.size_bytes.load(Ordering::Acquire)
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        check_bounds(offset, len_of(buf), self.size_bytes).map_err(|e| e.in_file(&self.path))?;
+        check_bounds(offset, len_of(buf), self.size_bytes()).map_err(|e| e.in_file(&self.path))?;
         let mut at = offset;
         let mut rest = buf;
         while !rest.is_empty() {
@@ -176,8 +177,8 @@ impl BlockRead for File {
 
     /// Holes by `SEEK_DATA` and `SEEK_HOLE`; a host filesystem without them has data only.
     fn extent_at(&self, offset: u64) -> Result<Extent> {
-        check_bounds(offset, 1, self.size_bytes).map_err(|e| e.in_file(&self.path))?;
-        let left = self.size_bytes.saturating_sub(offset);
+        check_bounds(offset, 1, self.size_bytes()).map_err(|e| e.in_file(&self.path))?;
+        let left = self.size_bytes().saturating_sub(offset);
         let all_data = Ok(Extent {
             len_bytes: left,
             kind: ExtentKind::Data,
@@ -192,7 +193,7 @@ impl BlockRead for File {
                 Err(_) => return all_data,
             },
             // ENXIO from SEEK_DATA: no data from here to the end (lseek(2)).
-            Err(Errno::NXIO) => (self.size_bytes, ExtentKind::Zero),
+            Err(Errno::NXIO) => (self.size_bytes(), ExtentKind::Zero),
             Err(_) => return all_data,
         };
         let len_bytes = end.saturating_sub(offset).clamp(1, left);
@@ -210,7 +211,7 @@ impl BlockRead for File {
 
 impl BlockWrite for File {
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        check_bounds(offset, len_of(buf), self.size_bytes).map_err(|e| e.in_file(&self.path))?;
+        check_bounds(offset, len_of(buf), self.size_bytes()).map_err(|e| e.in_file(&self.path))?;
         let mut at = offset;
         let mut rest = buf;
         while !rest.is_empty() {
@@ -255,6 +256,16 @@ impl BlockWrite for File {
 
     fn flush(&self) -> Result<()> {
         fs::fdatasync(&self.fd).map_err(|e| in_file(e, &self.path))
+    }
+
+    fn set_size(&self, size_bytes: u64) -> Result<()> {
+        if self.is_block_device() && size_bytes != self.size_bytes() {
+            let reason = "a block device has the size it has";
+            return Err(Error::unsupported(reason).in_file(&self.path));
+        }
+        fs::ftruncate(&self.fd, size_bytes).map_err(|e| in_file(e, &self.path))?;
+        self.size_bytes.store(size_bytes, Ordering::Release);
+        Ok(())
     }
 }
 
@@ -346,6 +357,19 @@ mod tests {
             File::open(dir.path().join("no")).unwrap_err().kind(),
             ErrorKind::NotFound
         );
+    }
+
+    #[test]
+    fn grows_and_shrinks() {
+        let t = scratch(100);
+        let f = File::open_read_write(t.path()).unwrap();
+        f.write_at(0, &[1; 100]).unwrap();
+        f.set_size(50).unwrap();
+        f.set_size(10_000).unwrap();
+        let mut b = vec![9; 10_000];
+        f.read_at(0, &mut b).unwrap();
+        assert_eq!((&b[..50], &b[50..]), (&[1; 50][..], &[0; 9950][..]));
+        assert!(f.read_at(1, &mut b).is_err());
     }
 
     #[test]

@@ -1,41 +1,41 @@
 //! Bytes in memory as a device.
 
-use std::sync::RwLock;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::device::len_of;
-use crate::{BlockRead, BlockWrite, Result, check_bounds};
+use crate::{BlockRead, BlockWrite, Error, ErrorKind, Result, check_bounds};
 
-/// A device of fixed size whose bytes live in memory: small images, and tests.
+/// A device whose bytes live in memory: small images, and tests.
 pub struct Memory {
-    size_bytes: u64,
     bytes: RwLock<Vec<u8>>,
 }
 
 impl Memory {
     /// A device that holds `bytes`.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
-        let bytes = bytes.into();
-        // A Vec is never longer than isize::MAX, which every u64 holds.
-        let size_bytes = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         Self {
-            size_bytes,
-            bytes: RwLock::new(bytes),
+            bytes: RwLock::new(bytes.into()),
         }
     }
 
     /// A copy of what the device holds now.
     pub fn to_vec(&self) -> Vec<u8> {
-        self.bytes
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone()
+        self.read().clone()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Vec<u8>> {
+        self.bytes.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Vec<u8>> {
+        self.bytes.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl std::fmt::Debug for Memory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Memory")
-            .field("size_bytes", &self.size_bytes)
+            .field("size_bytes", &self.size_bytes())
             .finish_non_exhaustive()
     }
 }
@@ -48,15 +48,12 @@ fn range(offset: u64, len: usize) -> std::ops::Range<usize> {
 
 impl BlockRead for Memory {
     fn size_bytes(&self) -> u64 {
-        self.size_bytes
+        len_of(&self.read())
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        check_bounds(offset, len_of(buf), self.size_bytes)?;
-        let bytes = self
-            .bytes
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let bytes = self.read();
+        check_bounds(offset, len_of(buf), len_of(&bytes))?;
         if let Some(stored) = bytes.get(range(offset, buf.len())) {
             buf.copy_from_slice(stored);
         }
@@ -66,11 +63,8 @@ impl BlockRead for Memory {
 
 impl BlockWrite for Memory {
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        check_bounds(offset, len_of(buf), self.size_bytes)?;
-        let mut bytes = self
-            .bytes
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut bytes = self.write();
+        check_bounds(offset, len_of(buf), len_of(&bytes))?;
         if let Some(stored) = bytes.get_mut(range(offset, buf.len())) {
             stored.copy_from_slice(buf);
         }
@@ -80,6 +74,20 @@ impl BlockWrite for Memory {
     fn flush(&self) -> Result<()> {
         Ok(())
     }
+
+    fn set_size(&self, size_bytes: u64) -> Result<()> {
+        let mut bytes = self.write();
+        let len = usize::try_from(size_bytes).map_err(|_| no_memory(size_bytes))?;
+        let more = len.saturating_sub(bytes.len());
+        bytes.try_reserve(more).map_err(|_| no_memory(size_bytes))?;
+        bytes.resize(len, 0);
+        Ok(())
+    }
+}
+
+fn no_memory(size_bytes: u64) -> Error {
+    let reason = format!("no memory for {size_bytes} bytes");
+    Error::new(ErrorKind::NoSpace, reason)
 }
 
 #[cfg(test)]
@@ -97,5 +105,10 @@ mod tests {
         assert!(m.write_at(91, &[1; 10]).is_err());
         m.write_zeroes(0, 100).unwrap();
         assert_eq!(m.to_vec(), vec![0; 100]);
+        m.write_at(40, &[1; 60]).unwrap();
+        m.set_size(50).unwrap();
+        m.set_size(60).unwrap();
+        m.read_at(40, &mut b).unwrap();
+        assert_eq!((&b[..10], &b[10..]), (&[1; 10][..], &[0; 10][..]));
     }
 }
