@@ -51,12 +51,39 @@ impl Gate {
         Self(Policy::Below(dirs))
     }
 
-    /// Opens the file that `image` names as `name`, for reading. `role` says what for.
-    pub(crate) fn open(&self, image: &Path, name: &[u8], role: &str) -> Result<File> {
-        let request = Request { image, name, role };
+    /// Opens the file that `image` names as `name`. `role` says what for.
+    pub(crate) fn open(
+        &self,
+        image: &Path,
+        name: &[u8],
+        role: &str,
+        access: Access,
+    ) -> Result<File> {
+        let request = Request {
+            image,
+            name,
+            role,
+            access,
+        };
         match &self.0 {
             Policy::Closed => Err(request.denied("the gate is closed", CLOSED_HINT)),
             Policy::Below(dirs) => request.open_below(dirs),
+        }
+    }
+}
+
+/// What a file is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    ReadWrite,
+}
+
+impl Access {
+    const fn flags(self) -> OFlags {
+        match self {
+            Self::Read => OFlags::RDONLY,
+            Self::ReadWrite => OFlags::RDWR,
         }
     }
 }
@@ -68,6 +95,7 @@ struct Request<'a> {
     image: &'a Path,
     name: &'a [u8],
     role: &'a str,
+    access: Access,
 }
 
 impl Request<'_> {
@@ -117,7 +145,8 @@ impl Request<'_> {
         let Some((root, rest)) = below_any(&real, &roots) else {
             return Err(self.outside(&real));
         };
-        let fd = open_beneath(root, rest).map_err(|e| Error::from(e).in_file(&named))?;
+        let fd =
+            open_beneath(root, rest, self.access).map_err(|e| Error::from(e).in_file(&named))?;
         self.check_regular(&fd)?;
         File::from_fd(fd, named)
     }
@@ -192,8 +221,7 @@ fn lexical(path: &Path) -> PathBuf {
     out
 }
 
-const FILE_FLAGS: OFlags = OFlags::RDONLY
-    .union(OFlags::CLOEXEC)
+const FILE_FLAGS: OFlags = OFlags::CLOEXEC
     // A FIFO would wait for its other end.
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
@@ -201,19 +229,20 @@ const FILE_FLAGS: OFlags = OFlags::RDONLY
 
 /// Opens `rest` below `root`. Both were resolved, so no link is followed: if one has appeared
 /// since, opening fails, and what is opened is below `root` whatever else happens meanwhile.
-fn open_beneath(root: &Path, rest: &Path) -> std::result::Result<OwnedFd, Errno> {
+fn open_beneath(root: &Path, rest: &Path, access: Access) -> std::result::Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(root, flags, Mode::empty())?;
+    let file_flags = FILE_FLAGS | access.flags();
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    match rustix::fs::openat2(&root, rest, FILE_FLAGS, Mode::empty(), resolve) {
+    match rustix::fs::openat2(&root, rest, file_flags, Mode::empty(), resolve) {
         // Linux before 5.6, or a sandbox that does not know it.
-        Err(Errno::NOSYS | Errno::PERM) => walk_beneath(root, rest),
+        Err(Errno::NOSYS | Errno::PERM) => walk_beneath(root, rest, access),
         other => other,
     }
 }
 
 /// The same, one component at a time.
-fn walk_beneath(root: OwnedFd, rest: &Path) -> std::result::Result<OwnedFd, Errno> {
+fn walk_beneath(root: OwnedFd, rest: &Path, access: Access) -> std::result::Result<OwnedFd, Errno> {
     let mut dir = root;
     let mut components = rest.components().peekable();
     while let Some(component) = components.next() {
@@ -221,7 +250,8 @@ fn walk_beneath(root: OwnedFd, rest: &Path) -> std::result::Result<OwnedFd, Errn
             return Err(Errno::XDEV);
         };
         if components.peek().is_none() {
-            return rustix::fs::openat(dir.as_fd(), name, FILE_FLAGS, Mode::empty());
+            let flags = FILE_FLAGS | access.flags();
+            return rustix::fs::openat(dir.as_fd(), name, flags, Mode::empty());
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         dir = rustix::fs::openat(dir.as_fd(), name, flags, Mode::empty())?;
@@ -255,8 +285,8 @@ mod tests {
         std::fs::write(outside.path().join("file"), "outside").unwrap();
         std::os::unix::fs::symlink(outside.path(), dir.path().join("link")).unwrap();
         std::os::unix::fs::symlink("sub/file", dir.path().join("near")).unwrap();
-        let walk = |rest: &str| walk_beneath(root_of(dir.path()), Path::new(rest));
-        let direct = |rest: &str| open_beneath(dir.path(), Path::new(rest));
+        let walk = |rest: &str| walk_beneath(root_of(dir.path()), Path::new(rest), Access::Read);
+        let direct = |rest: &str| open_beneath(dir.path(), Path::new(rest), Access::Read);
         assert_eq!(contents(walk("sub/file").unwrap()), "inside");
         assert_eq!(contents(direct("sub/file").unwrap()), "inside");
         for rest in [

@@ -1,6 +1,6 @@
 //! An opened image.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, Result};
@@ -9,7 +9,7 @@ use crate::description::Description;
 use crate::map::Map;
 use crate::node::Node;
 use crate::open::{Opener, Source};
-use crate::{CheckReport, Gate, ImageSpec, OpenOptions};
+use crate::{CheckReport, Gate, ImageSpec, OpenOptions, WritableImage};
 
 /// An image, open for reading, with every file that it is made of.
 ///
@@ -44,6 +44,14 @@ impl Image {
         Opener::new(options)?.open_top(path).map(Self::from_parts)
     }
 
+    /// Opens the image at `path` for reading and writing: short for [`WritableImage::open`].
+    ///
+    /// # Errors
+    /// As [`WritableImage::open`].
+    pub fn open_writable(path: &Path, options: &OpenOptions) -> Result<WritableImage> {
+        WritableImage::open(path, options)
+    }
+
     /// Opens an image as the user spelled it, with the spec's options over `options`.
     ///
     /// # Errors
@@ -59,18 +67,12 @@ impl Image {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn from_device(device: Arc<dyn BlockRead>, options: &OpenOptions) -> Result<Self> {
-        let source = Source {
-            path: PathBuf::from("device"),
-            device,
-            allocated_bytes: None,
-            warnings: Vec::new(),
-        };
         let options = OpenOptions {
             gate: Gate::closed(),
             ..options.clone()
         };
         Opener::new(&options)?
-            .open_source(&source)
+            .open_source(Source::of_device(device, None))
             .map(Self::from_parts)
     }
 

@@ -5,6 +5,8 @@
 //! file, an internal snapshot), a read at a guest offset gives the guest's bytes, from any number
 //! of threads at once.
 //!
+//! [`WritableImage::open`] gives a [`BlockWrite`](diskfs_block::BlockWrite) instead.
+//!
 //! * [`Format`], [`probe`]: which format it is, from its first bytes;
 //! * [`Gate`]: which files an image may name;
 //! * [`Share`]: the locks that keep diskfs and a running QEMU out of each other's way;
@@ -66,6 +68,7 @@ pub mod probe;
 mod qcow2;
 mod raw;
 mod spec;
+mod writable;
 
 pub use description::{Bitmap, BitmapState, Compression, Description, Qcow2Details, Snapshot};
 pub use format::Format;
@@ -75,3 +78,4 @@ pub use map::{Map, MapEntry};
 pub use options::{OpenOptions, Share};
 pub use qcow2::check::CheckReport;
 pub use spec::ImageSpec;
+pub use writable::WritableImage;

@@ -5,8 +5,9 @@
 //! on `200 + bit` says "others must not". It locks its own bytes first and then asks whether
 //! anybody holds a byte that contradicts them. Locks belong to the open file, so they end with it.
 //!
-//! Observed with qemu-img 10.0: a reader, of an image or of a backing file, holds 100, 201 and 203,
-//! and looks at 200, 101 and 103; a writer also holds 101 and 103.
+//! Observed with qemu-img and qemu-io 10.0: a reader, of an image or of a backing file, holds 100, 201
+//! and 203, and looks at 200, 101 and 103; a writer also holds 101 and 103, and looks at 201 and 203
+//! as well, so that it shares an image with nobody.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -43,11 +44,25 @@ pub(crate) fn lock_for_reading(file: &impl AsFd, path: &Path, share: Share) -> R
     if share == Share::Force {
         return Ok(Locked::NotWanted);
     }
-    match try_lock(file) {
+    locked(try_lock(file, &[CONSISTENT_READ]), path)
+        .map_err(|e| e.hint("stop the virtual machine, or give --force-share to read it anyway"))
+}
+
+/// Locks `file` for writing and fails when anybody else uses it.
+pub(crate) fn lock_for_writing(file: &impl AsFd, path: &Path) -> Result<Locked> {
+    let looked_at =
+        try_lock(file, &[CONSISTENT_READ, WRITE, RESIZE]).and_then(|in_the_way| match in_the_way {
+            None => bears_no_writing(file),
+            some => Ok(some),
+        });
+    locked(looked_at, path)
+        .map_err(|e| e.hint("stop the program that uses it, or write to an overlay of it"))
+}
+
+fn locked(result: std::result::Result<Option<&'static str>, Errno>, path: &Path) -> Result<Locked> {
+    match result {
         Ok(None) => Ok(Locked::Yes),
-        Ok(Some(reason)) => Err(Error::new(ErrorKind::Locked, reason)
-            .in_file(path)
-            .hint("stop the virtual machine, or give --force-share to read it anyway")),
+        Ok(Some(reason)) => Err(Error::new(ErrorKind::Locked, reason).in_file(path)),
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => {
             Ok(Locked::NotPossible)
         }
@@ -55,13 +70,21 @@ pub(crate) fn lock_for_reading(file: &impl AsFd, path: &Path, share: Share) -> R
     }
 }
 
-/// Takes the locks; `Some` says who is in the way.
-fn try_lock(file: &impl AsFd) -> std::result::Result<Option<&'static str>, Errno> {
-    for byte in [
-        USED_BASE.saturating_add(CONSISTENT_READ),
-        UNSHARED_BASE.saturating_add(WRITE),
-        UNSHARED_BASE.saturating_add(RESIZE),
-    ] {
+/// Whether somebody has the image open who bears no writer.
+fn bears_no_writing(file: &impl AsFd) -> std::result::Result<Option<&'static str>, Errno> {
+    for permission in [WRITE, RESIZE] {
+        if ofd::is_locked(file, UNSHARED_BASE.saturating_add(permission))? {
+            return Ok(Some("in use by another process (it reads the image)"));
+        }
+    }
+    Ok(None)
+}
+
+/// Takes the locks for these permissions; `Some` says who is in the way.
+fn try_lock(file: &impl AsFd, used: &[u64]) -> std::result::Result<Option<&'static str>, Errno> {
+    let used = used.iter().map(|bit| USED_BASE.saturating_add(*bit));
+    let unshared = [WRITE, RESIZE].map(|bit| UNSHARED_BASE.saturating_add(bit));
+    for byte in used.chain(unshared) {
         match ofd::lock_shared(file, byte) {
             // QEMU never locks exclusively, but others may.
             Err(Errno::AGAIN | Errno::ACCESS) => {
@@ -113,6 +136,29 @@ mod tests {
         assert_eq!(forced.unwrap(), Locked::NotWanted);
         drop((a, b));
         assert!(!ofd::is_locked(&writer, 201).unwrap());
+    }
+
+    #[test]
+    fn a_writer_is_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        std::fs::write(&path, b"x").unwrap();
+        let writer = open(&path);
+        if lock_for_writing(&writer, &path).unwrap() == Locked::NotPossible {
+            return;
+        }
+        let e = lock_for_writing(&open(&path), &path).unwrap_err();
+        assert!(e.to_string().contains("writes to the image"), "{e}");
+        let e = lock_for_reading(&open(&path), &path, Share::Readers).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Locked);
+        drop(writer);
+        let reader = open(&path);
+        lock_for_reading(&reader, &path, Share::Readers).unwrap();
+        let e = lock_for_writing(&open(&path), &path).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Locked);
+        assert!(e.to_string().contains("reads the image"), "{e}");
+        drop(reader);
+        lock_for_writing(&open(&path), &path).unwrap();
     }
 
     #[test]

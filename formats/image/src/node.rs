@@ -1,10 +1,12 @@
 //! An opened image of a chain.
 
-use diskfs_block::{BlockRead, Extent, ExtentKind, Result, check_bounds};
+use diskfs_block::{
+    BlockRead, BlockWrite, Error, ErrorKind, Extent, ExtentKind, Result, check_bounds,
+};
 
 use crate::numbers::to_u64;
 use crate::qcow2::Qcow2;
-use crate::raw::Raw;
+use crate::raw::{Raw, RawWriter};
 
 /// One image with everything behind it.
 #[derive(Debug)]
@@ -115,4 +117,67 @@ impl BlockRead for Node {
             Self::Qcow2(qcow2) => qcow2.will_need(offset, len_bytes),
         }
     }
+}
+
+/// Only a node that was opened for writing can be written to: the others answer [`ReadOnly`].
+///
+/// [`ReadOnly`]: ErrorKind::ReadOnly
+impl BlockWrite for Node {
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        check_bounds(offset, to_u64(buf.len()), self.size_bytes())?;
+        match self {
+            Self::Raw(raw) => raw
+                .writer
+                .as_ref()
+                .ok_or_else(read_only)?
+                .write_at(offset, buf),
+            Self::Qcow2(qcow2) => qcow2.write_at(offset, buf),
+        }
+    }
+
+    fn write_zeroes(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        check_bounds(offset, len_bytes, self.size_bytes())?;
+        match self {
+            Self::Raw(raw) => raw
+                .writer
+                .as_ref()
+                .ok_or_else(read_only)?
+                .write_zeroes(offset, len_bytes),
+            Self::Qcow2(qcow2) => qcow2.write_zeroes(offset, len_bytes),
+        }
+    }
+
+    fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        check_bounds(offset, len_bytes, self.size_bytes())?;
+        match self {
+            Self::Raw(raw) => raw
+                .writer
+                .as_ref()
+                .ok_or_else(read_only)?
+                .discard(offset, len_bytes),
+            Self::Qcow2(qcow2) => qcow2.discard(offset, len_bytes),
+        }
+    }
+
+    fn flush(&self) -> Result<()> {
+        match self {
+            Self::Raw(raw) => raw.writer.as_ref().map_or(Ok(()), RawWriter::flush),
+            Self::Qcow2(qcow2) => qcow2.flush(),
+        }
+    }
+}
+
+impl Node {
+    /// Ends writing, with everything durable.
+    pub(crate) fn close(&self) -> Result<()> {
+        match self {
+            Self::Raw(_) => self.flush(),
+            Self::Qcow2(qcow2) => qcow2.close(),
+        }
+    }
+}
+
+/// What a write to something that is open for reading only gets.
+pub(crate) fn read_only() -> Error {
+    Error::new(ErrorKind::ReadOnly, "the image is open for reading only")
 }

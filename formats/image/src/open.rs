@@ -3,18 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, Error, File, Result};
+use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, File, Result};
 use rustix::fs::fstat;
 
 use crate::description::Description;
-use crate::lock::{Locked, lock_for_reading};
+use crate::gate::Access;
+use crate::lock::{Locked, lock_for_reading, lock_for_writing};
 use crate::node::Node;
 use crate::probe::probe;
 use crate::qcow2::cache::{Caches, LayerId};
 use crate::qcow2::workers::Workers;
-use crate::qcow2::{Surroundings, Unopened};
-use crate::raw::Raw;
-use crate::{Format, OpenOptions};
+use crate::qcow2::{Surroundings, Unopened, WritableFiles};
+use crate::raw::{Raw, RawWriter};
+use crate::{Format, OpenOptions, Share};
 
 /// Images in a chain, the first included. QEMU has no limit; deeper chains are not made on
 /// purpose, and each image costs a descriptor and a stack frame.
@@ -26,6 +27,8 @@ type FileId = (u64, u64);
 /// Opens a chain, top first.
 pub(crate) struct Opener<'a> {
     options: &'a OpenOptions,
+    /// What the top of the chain and its data file are opened for. What is behind it is only read.
+    access: Access,
     caches: Arc<Caches>,
     workers: Arc<Workers>,
     /// Every file opened so far.
@@ -38,8 +41,29 @@ pub(crate) struct Source {
     /// For messages, and to resolve the names that the image holds.
     pub(crate) path: PathBuf,
     pub(crate) device: Arc<dyn BlockRead>,
+    /// The same, if it may be written to.
+    pub(crate) writable: Option<Arc<dyn BlockWrite>>,
+    /// Its format was found by looking at the content.
+    pub(crate) probed: bool,
     pub(crate) allocated_bytes: Option<u64>,
     pub(crate) warnings: Vec<String>,
+}
+
+impl Source {
+    /// A device that is no file by itself.
+    pub(crate) fn of_device(
+        device: Arc<dyn BlockRead>,
+        writable: Option<Arc<dyn BlockWrite>>,
+    ) -> Self {
+        Self {
+            path: PathBuf::from("device"),
+            device,
+            writable,
+            probed: false,
+            allocated_bytes: None,
+            warnings: Vec::new(),
+        }
+    }
 }
 
 /// Which state of an image is wanted.
@@ -50,9 +74,31 @@ enum State<'a> {
 }
 
 impl<'a> Opener<'a> {
+    /// Opens for reading.
     pub(crate) fn new(options: &'a OpenOptions) -> Result<Self> {
+        Self::with_access(options, Access::Read)
+    }
+
+    /// Opens for writing.
+    pub(crate) fn for_writing(options: &'a OpenOptions) -> Result<Self> {
+        if let Some(name) = &options.snapshot {
+            let reason = format!("snapshot `{}` is read-only", name.escape_debug());
+            return Err(Error::new(ErrorKind::ReadOnly, reason)
+                .hint("apply the snapshot first, or write to an overlay of a copy"));
+        }
+        if options.share == Share::Force {
+            return Err(
+                Error::invalid("an image cannot be shared while it is written to")
+                    .hint("leave out --force-share"),
+            );
+        }
+        Self::with_access(options, Access::ReadWrite)
+    }
+
+    fn with_access(options: &'a OpenOptions, access: Access) -> Result<Self> {
         Ok(Self {
             options,
+            access,
             caches: Arc::new(Caches::new(options.cache_bytes)?),
             workers: Arc::new(Workers::new()),
             seen: Vec::new(),
@@ -62,13 +108,17 @@ impl<'a> Opener<'a> {
 
     /// Opens the file that the user named.
     pub(crate) fn open_top(&mut self, path: &Path) -> Result<(Node, Description)> {
-        let source = self.source(File::open(path)?)?;
-        self.open_source(&source)
+        let file = match self.access {
+            Access::Read => File::open(path)?,
+            Access::ReadWrite => File::open_read_write(path)?,
+        };
+        let source = self.source(file, self.access)?;
+        self.open_source(source)
     }
 
     /// Opens what the user gave, as the top of a chain.
-    pub(crate) fn open_source(&mut self, source: &Source) -> Result<(Node, Description)> {
-        let probed = self.options.format.is_none();
+    pub(crate) fn open_source(&mut self, mut source: Source) -> Result<(Node, Description)> {
+        source.probed = self.options.format.is_none();
         let format = match self.options.format {
             Some(format) => format,
             None => probe(source.device.as_ref()).map_err(|e| e.in_file(&source.path))?,
@@ -77,13 +127,13 @@ impl<'a> Opener<'a> {
             Some(name) => State::Snapshot(name),
             None => State::Current,
         };
-        let (node, mut description) = self.layer(source, format, state)?;
-        description.probed = probed;
+        let (node, mut description) = self.layer(&source, format, state)?;
+        description.probed = source.probed;
         Ok((node, description))
     }
 
     /// Takes an open file into the chain: once, and locked.
-    fn source(&mut self, file: File) -> Result<Source> {
+    fn source(&mut self, file: File, access: Access) -> Result<Source> {
         let path = file.path().to_owned();
         let stat = fstat(&file).map_err(|e| Error::from(e).in_file(&path))?;
         let id = (stat.st_dev, stat.st_ino);
@@ -94,15 +144,27 @@ impl<'a> Opener<'a> {
         }
         self.seen.push(id);
         let mut warnings = Vec::new();
-        if lock_for_reading(&file, &path, self.options.share)? == Locked::NotPossible {
+        let locked = match access {
+            Access::Read => lock_for_reading(&file, &path, self.options.share)?,
+            Access::ReadWrite => lock_for_writing(&file, &path)?,
+        };
+        if locked == Locked::NotPossible {
             warnings.push(
                 "the host's filesystem has no locks: a virtual machine that writes to it would not be noticed".to_owned(),
             );
         }
+        let allocated_bytes = Some(file.allocated_bytes()?);
+        let file = Arc::new(file);
+        let writable: Option<Arc<dyn BlockWrite>> = match access {
+            Access::Read => None,
+            Access::ReadWrite => Some(file.clone()),
+        };
         Ok(Source {
-            allocated_bytes: Some(file.allocated_bytes()?),
             path,
-            device: Arc::new(file),
+            device: file,
+            writable,
+            probed: false,
+            allocated_bytes,
             warnings,
         })
     }
@@ -137,7 +199,11 @@ impl<'a> Opener<'a> {
         let mut description = describe(source, Format::Qcow2);
         description.warnings.append(&mut image.warnings);
         let mut details = image.details();
-        let data_file = self.data_file(&image, &path)?;
+        let access = match source.writable {
+            Some(_) => Access::ReadWrite,
+            None => Access::Read,
+        };
+        let data_file = self.data_file(&image, &path, access)?;
         if let Some(data_file) = &data_file {
             details.data_file = Some(data_file.path.clone());
             description
@@ -146,9 +212,15 @@ impl<'a> Opener<'a> {
         }
         let backing = self.backing(&image, &path, &mut description.warnings)?;
         let (backing, backing_description) = backing.unzip();
+        let (data_file, writable_data) = data_file.map(|file| (file.device, file.writable)).unzip();
+        let writable = source.writable.clone().map(|image| WritableFiles {
+            image,
+            data: writable_data.flatten(),
+        });
         let around = Surroundings {
             backing: backing.map(Arc::new),
-            data_file: data_file.map(|file| file.device),
+            data_file,
+            writable,
             caches: Arc::clone(&self.caches),
             workers: Arc::clone(&self.workers),
             layer,
@@ -163,12 +235,17 @@ impl<'a> Opener<'a> {
         Ok((Node::Qcow2(node), description))
     }
 
-    fn data_file(&mut self, image: &Unopened, path: &Path) -> Result<Option<Source>> {
+    fn data_file(
+        &mut self,
+        image: &Unopened,
+        path: &Path,
+        access: Access,
+    ) -> Result<Option<Source>> {
         let Some(name) = image.data_file_name().map_err(|e| e.in_file(path))? else {
             return Ok(None);
         };
-        let file = self.options.gate.open(path, name, "data file")?;
-        self.source(file).map(Some)
+        let file = self.options.gate.open(path, name, "data file", access)?;
+        self.source(file, access).map(Some)
     }
 
     fn backing(
@@ -180,12 +257,15 @@ impl<'a> Opener<'a> {
         let Some(name) = image.backing_name() else {
             return Ok(None);
         };
-        let file = self.options.gate.open(path, name, "backing file")?;
+        let file = self
+            .options
+            .gate
+            .open(path, name, "backing file", Access::Read)?;
         let format = match image.backing_format_name() {
             Some(name) => named_format(name).map_err(|e| e.in_file(path))?,
             None => self.unnamed_format(name, warnings),
         };
-        let source = self.source(file)?;
+        let source = self.source(file, Access::Read)?;
         self.layer(&source, format, State::Current).map(Some)
     }
 
@@ -222,7 +302,12 @@ fn raw(source: &Source, state: State<'_>) -> Result<(Node, Description)> {
         return Err(Error::invalid(reason).in_file(&source.path));
     }
     let description = describe(source, Format::Raw);
-    Ok((Node::Raw(Raw::new(Arc::clone(&source.device))), description))
+    let writer = source
+        .writable
+        .clone()
+        .map(|file| RawWriter::new(file, source.probed));
+    let raw = Raw::new(Arc::clone(&source.device), writer);
+    Ok((Node::Raw(raw), description))
 }
 
 fn describe(source: &Source, format: Format) -> Description {

@@ -1,20 +1,24 @@
 //! The raw format: the guest's bytes are the file's.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use diskfs_block::{BlockRead, Result};
+use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
 
+use crate::Format;
 use crate::node::Status;
+use crate::numbers::{to_u64, to_usize};
+use crate::probe::{HEAD_BYTES, of_head};
 
 /// A raw image. Its size is the file's, to the byte.
 #[derive(Debug)]
 pub(crate) struct Raw {
     file: Arc<dyn BlockRead>,
+    pub(crate) writer: Option<RawWriter>,
 }
 
 impl Raw {
-    pub(crate) const fn new(file: Arc<dyn BlockRead>) -> Self {
-        Self { file }
+    pub(crate) const fn new(file: Arc<dyn BlockRead>, writer: Option<RawWriter>) -> Self {
+        Self { file, writer }
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {
@@ -46,5 +50,107 @@ impl Raw {
 
     pub(crate) fn will_need(&self, offset: u64, len_bytes: u64) {
         self.file.will_need(offset, len_bytes);
+    }
+}
+
+/// Writes to a raw image.
+#[derive(Debug)]
+pub(crate) struct RawWriter {
+    file: Arc<dyn BlockWrite>,
+    /// Held from the look at the first bytes to the write that changes them; `None` for an image
+    /// whose format was given, which may hold anything.
+    head: Option<Mutex<()>>,
+}
+
+impl RawWriter {
+    pub(crate) fn new(file: Arc<dyn BlockWrite>, probed: bool) -> Self {
+        Self {
+            file,
+            head: probed.then(Mutex::default),
+        }
+    }
+
+    pub(crate) fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        let _head = self.keep_raw(offset, buf)?;
+        self.file.write_at(offset, buf)
+    }
+
+    pub(crate) fn write_zeroes(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        let _head = self.keep_raw_zeroed(offset, len_bytes)?;
+        self.file.write_zeroes(offset, len_bytes)
+    }
+
+    /// A hole is punched where that is possible, which reads as zeroes.
+    pub(crate) fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        let _head = self.keep_raw_zeroed(offset, len_bytes)?;
+        self.file.discard(offset, len_bytes)
+    }
+
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.file.flush()
+    }
+
+    fn keep_raw_zeroed(&self, offset: u64, len_bytes: u64) -> Result<Option<MutexGuard<'_, ()>>> {
+        let zeroes = [0; HEAD_BYTES];
+        let len = to_usize(len_bytes).min(HEAD_BYTES);
+        self.keep_raw(offset, zeroes.get(..len).unwrap_or(&zeroes))
+    }
+
+    /// Refuses a write after which a probed raw image would be taken for another format: a guest
+    /// that writes a qcow2 header to its disk would choose which files of the host are read.
+    fn keep_raw(&self, offset: u64, buf: &[u8]) -> Result<Option<MutexGuard<'_, ()>>> {
+        let start = to_usize(offset);
+        let Some(head) = self.head.as_ref().filter(|_| start < HEAD_BYTES) else {
+            return Ok(None);
+        };
+        let held = head.lock().unwrap_or_else(PoisonError::into_inner);
+        let len = to_usize(self.file.size_bytes().min(to_u64(HEAD_BYTES)));
+        let mut after = vec![0; len];
+        self.file.read_at(0, &mut after)?;
+        for (new, old) in buf.iter().zip(after.iter_mut().skip(start)) {
+            *old = *new;
+        }
+        if matches!(of_head(&after), Ok(Format::Raw)) {
+            return Ok(Some(held));
+        }
+        let reason = "the write would make a disk that was found to be raw look like an image";
+        Err(Error::new(ErrorKind::Denied, reason)
+            .at(offset)
+            .hint("give format=raw if it shall hold that"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use diskfs_block::Memory;
+
+    fn writer(probed: bool) -> (Arc<Memory>, RawWriter) {
+        let memory = Arc::new(Memory::new(vec![0; 4096]));
+        (Arc::clone(&memory), RawWriter::new(memory, probed))
+    }
+
+    #[test]
+    fn a_probed_disk_stays_raw() {
+        let (memory, raw) = writer(true);
+        raw.write_at(100, &[1; 1000]).unwrap();
+        let e = raw.write_at(0, b"QFI\xfb\0\0\0\x03").unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Denied);
+        assert!(e.to_string().contains("format=raw"), "{e}");
+        // In parts it is the same.
+        raw.write_at(0, b"QF").unwrap();
+        raw.write_at(2, b"I").unwrap();
+        assert!(raw.write_at(3, b"\xfb").is_err());
+        raw.write_at(0, b"\xbe\xba\xfe\xca\x01").unwrap();
+        assert!(raw.write_zeroes(4, 10).is_err());
+        assert!(raw.discard(4, 4000).is_err());
+        assert_eq!(&memory.to_vec()[..6], b"\xbe\xba\xfe\xca\x01\0");
+    }
+
+    #[test]
+    fn a_disk_that_is_given_as_raw_holds_anything() {
+        let (memory, raw) = writer(false);
+        raw.write_at(0, b"QFI\xfb\0\0\0\x03").unwrap();
+        assert_eq!(&memory.to_vec()[..4], b"QFI\xfb");
     }
 }

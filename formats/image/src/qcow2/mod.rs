@@ -30,10 +30,10 @@ pub(crate) mod workers;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use diskfs_block::{BlockRead, Error, ErrorKind, Result};
+use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
 
 use crate::description::{Bitmap, Qcow2Details};
-use crate::node::{Node, Status};
+use crate::node::{Node, Status, read_only};
 use crate::qcow2::cache::{Caches, LayerId};
 use crate::qcow2::check::CheckReport;
 use crate::qcow2::compressed::CompressedClusters;
@@ -64,6 +64,8 @@ pub(crate) struct Unopened {
 pub(crate) struct Surroundings {
     pub(crate) backing: Option<Arc<Node>>,
     pub(crate) data_file: Option<Arc<dyn BlockRead>>,
+    /// The image's files for writing, if it is opened for that.
+    pub(crate) writable: Option<WritableFiles>,
     pub(crate) caches: Arc<Caches>,
     pub(crate) workers: Arc<Workers>,
     pub(crate) layer: LayerId,
@@ -71,10 +73,20 @@ pub(crate) struct Surroundings {
     pub(crate) allocated_bytes: Option<u64>,
 }
 
-/// A qcow2 image, open for reading.
+/// The files of an image that is opened for writing.
+#[derive(Debug, Clone)]
+pub(crate) struct WritableFiles {
+    /// The image file: all tables, and the data unless there is a file for it.
+    pub(crate) image: Arc<dyn BlockWrite>,
+    /// The external data file.
+    pub(crate) data: Option<Arc<dyn BlockWrite>>,
+}
+
+/// An open qcow2 image.
 #[derive(Debug)]
 pub(crate) struct Qcow2 {
     path: PathBuf,
+    files: Option<WritableFiles>,
     size_bytes: u64,
     reader: Reader,
     header: Header,
@@ -187,7 +199,22 @@ impl Unopened {
         Ok((size_bytes, entry.l1))
     }
 
+    /// Fails for an image that must not be written to.
+    fn refuse_writing(&self) -> Result<()> {
+        if self.header.incompatible.corrupt() {
+            return Err(
+                Error::corrupt("is marked corrupt: writing to it could destroy more")
+                    .at(72)
+                    .hint("`qemu-img check -r all` repairs it; reading is still possible"),
+            );
+        }
+        Ok(())
+    }
+
     pub(crate) fn open(self, path: PathBuf, around: Surroundings) -> Result<Qcow2> {
+        if around.writable.is_some() {
+            self.refuse_writing()?;
+        }
         let (size_bytes, l1) = self.state()?;
         let rules = L2Rules {
             geometry: self.header.geometry,
@@ -225,6 +252,7 @@ impl Unopened {
         };
         Ok(Qcow2 {
             path,
+            files: around.writable,
             size_bytes,
             reader,
             header: self.header,
@@ -352,6 +380,40 @@ impl Qcow2 {
 
     pub(crate) fn will_need(&self, offset: u64, len_bytes: u64) {
         self.reader.will_need(offset, len_bytes);
+    }
+
+    pub(crate) fn write_at(&self, _offset: u64, _buf: &[u8]) -> Result<()> {
+        Err(self.not_written_yet())
+    }
+
+    pub(crate) fn write_zeroes(&self, _offset: u64, _len_bytes: u64) -> Result<()> {
+        Err(self.not_written_yet())
+    }
+
+    pub(crate) fn discard(&self, _offset: u64, _len_bytes: u64) -> Result<()> {
+        Err(self.not_written_yet())
+    }
+
+    pub(crate) fn flush(&self) -> Result<()> {
+        let Some(files) = &self.files else {
+            return Ok(());
+        };
+        if let Some(data) = &files.data {
+            data.flush()?;
+        }
+        files.image.flush()
+    }
+
+    pub(crate) fn close(&self) -> Result<()> {
+        self.flush()
+    }
+
+    fn not_written_yet(&self) -> Error {
+        match &self.files {
+            None => read_only(),
+            Some(_) => Error::unsupported("qcow2 images are not written yet"),
+        }
+        .in_file(&self.path)
     }
 }
 

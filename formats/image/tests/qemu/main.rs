@@ -14,3 +14,4 @@ mod hand_made;
 mod locks;
 mod matrix;
 mod tools;
+mod writable;
