@@ -11,6 +11,7 @@
 //! * [`Gate`]: which files an image may name;
 //! * [`Share`]: the locks that keep diskfs and a running QEMU out of each other's way;
 //! * [`ImageSpec`]: an image as the user spells it, `disk.qcow2,snapshot=before`;
+//! * [`create()`]: new images;
 //! * [`Description`], [`Image::map`]: what `qemu-img info` and `qemu-img map` tell.
 //!
 //! ```
@@ -53,6 +54,7 @@
     )
 )]
 
+pub mod create;
 mod description;
 mod format;
 mod gate;
@@ -70,6 +72,7 @@ mod raw;
 mod spec;
 mod writable;
 
+pub use create::{CreateOptions, create};
 pub use description::{Bitmap, BitmapState, Compression, Description, Qcow2Details, Snapshot};
 pub use format::Format;
 pub use gate::Gate;

@@ -116,6 +116,21 @@ impl<'a> Opener<'a> {
         self.open_source(source)
     }
 
+    /// Opens what an image at `path` would name as its backing file.
+    pub(crate) fn open_as_backing(
+        &mut self,
+        path: &Path,
+        name: &[u8],
+        format: Format,
+    ) -> Result<(Node, Description)> {
+        let file = self
+            .options
+            .gate
+            .open(path, name, "backing file", Access::Read)?;
+        let source = self.source(file, Access::Read)?;
+        self.layer(&source, format, State::Current)
+    }
+
     /// Opens what the user gave, as the top of a chain.
     pub(crate) fn open_source(&mut self, mut source: Source) -> Result<(Node, Description)> {
         source.probed = self.options.format.is_none();

@@ -8,6 +8,19 @@ pub(crate) enum FeatureField {
     Autoclear,
 }
 
+impl FeatureField {
+    const ALL: [Self; 3] = [Self::Incompatible, Self::Compatible, Self::Autoclear];
+
+    /// The table's own number for it.
+    const fn number(self) -> u8 {
+        match self {
+            Self::Incompatible => 0,
+            Self::Compatible => 1,
+            Self::Autoclear => 2,
+        }
+    }
+}
+
 const ENTRY_LEN: usize = 48;
 /// One name for each bit of the three fields; a longer table repeats itself.
 const ENTRIES_MAX: usize = 3 * 64;
@@ -33,14 +46,26 @@ impl FeatureNames {
         )
     }
 
+    /// The table that QEMU writes: every bit of the specification.
+    pub(crate) fn standard_table() -> Vec<u8> {
+        let mut table = Vec::new();
+        for field in FeatureField::ALL {
+            for bit in 0..u8::MAX {
+                let Some(name) = standard_name(field, u32::from(bit)) else {
+                    break;
+                };
+                let end = table.len().saturating_add(ENTRY_LEN);
+                table.extend_from_slice(&[field.number(), bit]);
+                table.extend_from_slice(name.as_bytes());
+                table.resize(end, 0);
+            }
+        }
+        table
+    }
+
     /// The bit's name by the image, by the specification, or its number.
     pub(crate) fn describe(&self, field: FeatureField, bit: u32) -> String {
-        // The table's own numbers.
-        let field_number = match field {
-            FeatureField::Incompatible => 0,
-            FeatureField::Compatible => 1,
-            FeatureField::Autoclear => 2,
-        };
+        let field_number = field.number();
         let given = self
             .0
             .iter()

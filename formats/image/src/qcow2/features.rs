@@ -22,6 +22,10 @@ impl Incompatible {
     /// Bits 0 to 4: dirty, corrupt, external data file, compression type, extended L2 entries.
     const KNOWN: u64 = 0b1_1111;
 
+    pub(crate) const EXTERNAL_DATA_FILE: u64 = 1 << 2;
+    pub(crate) const COMPRESSION_TYPE: u64 = 1 << 3;
+    pub(crate) const EXTENDED_L2: u64 = 1 << 4;
+
     pub(crate) const fn dirty(self) -> bool {
         has_bit(self.0, 0)
     }
@@ -57,12 +61,16 @@ impl Incompatible {
 }
 
 impl Compatible {
+    pub(crate) const LAZY_REFCOUNTS: u64 = 1 << 0;
+
     pub(crate) const fn lazy_refcounts(self) -> bool {
         has_bit(self.0, 0)
     }
 }
 
 impl Autoclear {
+    pub(crate) const RAW_EXTERNAL_DATA: u64 = 1 << 1;
+
     pub(crate) const fn bitmaps(self) -> bool {
         has_bit(self.0, 0)
     }

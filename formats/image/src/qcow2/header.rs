@@ -2,12 +2,13 @@
 
 use diskfs_block::{BlockRead, Error, Result};
 use zerocopy::byteorder::big_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::Compression;
-use crate::numbers::{low_bits, power_of_two, to_u64, to_usize};
+use crate::numbers::{low_bits, power_of_two, shift_right, to_u64, to_usize};
+use crate::qcow2::feature_names::FeatureNames;
 use crate::qcow2::features::{Autoclear, Compatible, Incompatible};
-use crate::qcow2::header_extensions::HeaderExtensions;
+use crate::qcow2::header_extensions::{ExtensionKind, HeaderExtensions, push_extension};
 use crate::qcow2::units::{Geometry, HostOffset, L2Layout};
 
 /// `QFI\xfb`.
@@ -15,26 +16,28 @@ pub(crate) const MAGIC: [u8; 4] = *b"QFI\xfb";
 
 /// The L1 table in bytes: QEMU's limit (specification, field `size`); bounds what one image makes
 /// us read, and the virtual size.
-const L1_SIZE_MAX_BYTES: u64 = 32 << 20;
+pub(crate) const L1_SIZE_MAX_BYTES: u64 = 32 << 20;
 /// The refcount table in bytes: QEMU's limit (specification, "Host cluster management").
-const REFCOUNT_TABLE_MAX_BYTES: u64 = 8 << 20;
+pub(crate) const REFCOUNT_TABLE_MAX_BYTES: u64 = 8 << 20;
 /// Internal snapshots: QEMU's limit.
 const SNAPSHOTS_MAX: u32 = 65536;
 /// The backing file's name in bytes (specification, field `backing_file_size`).
 const BACKING_NAME_MAX_BYTES: u32 = 1023;
 /// The cluster sizes that QEMU opens: 512 bytes to 2 MiB.
-const CLUSTER_BITS: std::ops::RangeInclusive<u32> = 9..=21;
+pub(crate) const CLUSTER_BITS: std::ops::RangeInclusive<u32> = 9..=21;
 /// Extended L2 entries need at least 16 KiB (specification, field `cluster_bits`).
-const CLUSTER_BITS_MIN_EXTENDED: u32 = 14;
+pub(crate) const CLUSTER_BITS_MIN_EXTENDED: u32 = 14;
 /// How much of the image is read at first: the header and, in almost all images, its extensions.
 const FIRST_READ_BYTES: u64 = 4096;
 
 const V2_LEN: usize = 72;
 const V3_LEN_MIN: usize = 104;
+/// With the compression type and what fills up to a multiple of 8: what is written.
+const V3_LEN: usize = 112;
 const COMPRESSION_TYPE_AT: usize = 104;
 
 /// Bytes 0 to 71, which both versions have.
-#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawHeaderV2 {
     magic: [u8; 4],
@@ -53,7 +56,7 @@ struct RawHeaderV2 {
 }
 
 /// Bytes 72 to 103, which version 3 adds.
-#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawHeaderV3 {
     incompatible_features: U64,
@@ -372,6 +375,125 @@ impl Fixed {
             Some(name) => Ok(Some(name.to_vec())),
             None => Err(Error::corrupt("backing file name reaches past the first cluster").at(at)),
         }
+    }
+}
+
+/// What the header of a new image says.
+#[derive(Debug, Clone)]
+pub(crate) struct NewHeader {
+    pub(crate) version: u32,
+    pub(crate) geometry: Geometry,
+    pub(crate) size_bytes: u64,
+    pub(crate) l1: Table,
+    pub(crate) refcount_table: Table,
+    pub(crate) refcount_order: u32,
+    pub(crate) incompatible: Incompatible,
+    pub(crate) compatible: Compatible,
+    pub(crate) autoclear: Autoclear,
+    pub(crate) compression: Compression,
+    pub(crate) backing: Option<NamedBacking>,
+    pub(crate) data_file: Option<Vec<u8>>,
+}
+
+/// A backing file as a header names it.
+#[derive(Debug, Clone)]
+pub(crate) struct NamedBacking {
+    pub(crate) name: Vec<u8>,
+    pub(crate) format: &'static str,
+}
+
+impl NewHeader {
+    /// The image's first bytes: header, extensions, and the backing file's name. They fit in the
+    /// first cluster.
+    pub(crate) fn encode(&self) -> Result<Vec<u8>> {
+        let with_names = self.encode_with(&FeatureNames::standard_table());
+        let bytes = if to_u64(with_names.len()) > self.geometry.cluster_size() {
+            // Names are for messages only; clusters of 512 bytes have no room for them.
+            self.encode_with(&[])
+        } else {
+            with_names
+        };
+        let name = self
+            .backing
+            .as_ref()
+            .map_or(&[][..], |backing| &backing.name);
+        let fits = to_u64(bytes.len()) <= self.geometry.cluster_size();
+        if !fits || to_u64(name.len()) > u64::from(BACKING_NAME_MAX_BYTES) {
+            let reason = format!(
+                "the names of backing file and data file don't fit in a cluster of {} bytes",
+                self.geometry.cluster_size()
+            );
+            return Err(Error::invalid(reason).hint("give shorter names"));
+        }
+        Ok(bytes)
+    }
+
+    fn encode_with(&self, feature_names: &[u8]) -> Vec<u8> {
+        let header_length = if self.version < 3 { V2_LEN } else { V3_LEN };
+        let mut rest = Vec::new();
+        if let Some(backing) = &self.backing {
+            push_extension(
+                &mut rest,
+                ExtensionKind::BackingFormat,
+                backing.format.as_bytes(),
+            );
+        }
+        if let Some(data_file) = &self.data_file {
+            push_extension(&mut rest, ExtensionKind::DataFile, data_file);
+        }
+        if self.version >= 3 && !feature_names.is_empty() {
+            push_extension(&mut rest, ExtensionKind::FeatureNames, feature_names);
+        }
+        push_extension(&mut rest, ExtensionKind::End, &[]);
+        let name_at = header_length.saturating_add(rest.len());
+        if let Some(backing) = &self.backing {
+            rest.extend_from_slice(&backing.name);
+        }
+        let mut bytes = self.fixed(to_u64(name_at));
+        bytes.extend_from_slice(&rest);
+        bytes
+    }
+
+    fn fixed(&self, name_at: u64) -> Vec<u8> {
+        // Each fits: the name was measured, tables and counts were checked against QEMU's limits.
+        let u32_of = |number: u64| U32::new(u32::try_from(number).unwrap_or(u32::MAX));
+        let name_len = self.backing.as_ref().map(|backing| backing.name.len());
+        let table_clusters = shift_right(
+            self.refcount_table.size_bytes(),
+            self.geometry.cluster_bits(),
+        );
+        let v2 = RawHeaderV2 {
+            magic: MAGIC,
+            version: self.version.into(),
+            backing_file_offset: name_len.map_or(0, |_| name_at).into(),
+            backing_file_size: u32_of(to_u64(name_len.unwrap_or(0))),
+            cluster_bits: self.geometry.cluster_bits().into(),
+            size: self.size_bytes.into(),
+            crypt_method: 0.into(),
+            l1_size: u32_of(self.l1.entries),
+            l1_table_offset: self.l1.at.0.into(),
+            refcount_table_offset: self.refcount_table.at.0.into(),
+            refcount_table_clusters: u32_of(table_clusters),
+            nb_snapshots: 0.into(),
+            snapshots_offset: 0.into(),
+        };
+        let mut bytes = v2.as_bytes().to_vec();
+        if self.version >= 3 {
+            let v3 = RawHeaderV3 {
+                incompatible_features: self.incompatible.0.into(),
+                compatible_features: self.compatible.0.into(),
+                autoclear_features: self.autoclear.0.into(),
+                refcount_order: self.refcount_order.into(),
+                header_length: u32_of(to_u64(V3_LEN)),
+            };
+            bytes.extend_from_slice(v3.as_bytes());
+            bytes.push(match self.compression {
+                Compression::Zlib => 0,
+                Compression::Zstd => 1,
+            });
+            bytes.resize(V3_LEN, 0);
+        }
+        bytes
     }
 }
 

@@ -108,6 +108,30 @@ impl HeaderExtensions {
     }
 }
 
+/// The extensions that new images have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExtensionKind {
+    End,
+    BackingFormat,
+    FeatureNames,
+    DataFile,
+}
+
+/// Adds an extension to the header's bytes, filled up to a multiple of 8.
+pub(crate) fn push_extension(bytes: &mut Vec<u8>, kind: ExtensionKind, data: &[u8]) {
+    let kind = match kind {
+        ExtensionKind::End => END,
+        ExtensionKind::BackingFormat => BACKING_FORMAT,
+        ExtensionKind::FeatureNames => FEATURE_NAMES,
+        ExtensionKind::DataFile => DATA_FILE,
+    };
+    let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
+    bytes.extend_from_slice(&kind.to_be_bytes());
+    bytes.extend_from_slice(&length.to_be_bytes());
+    bytes.extend_from_slice(data);
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+}
+
 fn cut_short(at: usize) -> Error {
     Error::corrupt("header extension is cut short").at(to_u64(at))
 }

@@ -30,6 +30,11 @@ pub(crate) fn l2_table(
     Ok((offset != 0).then_some(HostOffset(offset)))
 }
 
+/// The entry that points to an L2 table which nothing else uses.
+pub(crate) const fn entry_for(l2_table: HostOffset) -> u64 {
+    l2_table.0 | COPIED
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,6 +14,11 @@ const COMPRESSED: u64 = 1 << 62;
 /// Bit 0 of a standard descriptor: reads as zeroes.
 const ZERO: u64 = 1;
 
+/// The descriptor of a cluster that nothing else uses.
+pub(crate) const fn descriptor_for(cluster: HostOffset) -> u64 {
+    cluster.0 | COPIED
+}
+
 /// What the rest of the image means for its L2 entries.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct L2Rules {

@@ -12,19 +12,19 @@ mod compressed;
 mod counting;
 mod decompress;
 mod feature_names;
-mod features;
+pub(crate) mod features;
 pub(crate) mod header;
 mod header_extensions;
-mod l1_entry;
-mod l2_entry;
+pub(crate) mod l1_entry;
+pub(crate) mod l2_entry;
 mod mapping;
 #[cfg(test)]
 mod mapping_tests;
 mod reader;
-mod refcounts;
+pub(crate) mod refcounts;
 mod snapshot_table;
 mod table_reader;
-mod units;
+pub(crate) mod units;
 pub(crate) mod workers;
 
 use std::path::PathBuf;

@@ -141,6 +141,34 @@ impl RefcountBlock {
     }
 }
 
+/// A stretch of `count` reference counts that are all one, as they are stored.
+pub(crate) fn counts_of_one(count: u64, order: u32) -> Vec<u8> {
+    if order >= 3 {
+        let width = to_usize(power_of_two(order.saturating_sub(3)));
+        let mut one = vec![0; width];
+        if let Some(last) = one.last_mut() {
+            *last = 1;
+        }
+        return one.repeat(to_usize(count));
+    }
+    // Several to a byte, the first in the least significant bits.
+    let per_byte = power_of_two(3_u32.saturating_sub(order));
+    let all: u8 = match order {
+        0 => 0b1111_1111,
+        1 => 0b0101_0101,
+        _ => 0b0001_0001,
+    };
+    let mut bytes = vec![all; to_usize(count.div_ceil(per_byte))];
+    let left = count.checked_rem(per_byte).unwrap_or(0);
+    if let Some(last) = bytes.last_mut()
+        && left > 0
+    {
+        let used_bits = u32::try_from(left.saturating_mul(power_of_two(order))).unwrap_or(0);
+        *last &= u8::try_from(power_of_two(used_bits).saturating_sub(1)).unwrap_or(u8::MAX);
+    }
+    bytes
+}
+
 /// Whether clearly more clusters are in use than the host has allocated for the file: then some
 /// are allocated in the image only (`preallocation=metadata`), and the file below knows better
 /// which of them hold data. `allocated_bytes` is what the host has allocated.

@@ -8,6 +8,7 @@ mod bad_input;
 mod case;
 mod compare;
 mod cost;
+mod create;
 mod describe;
 mod gate;
 mod hand_made;

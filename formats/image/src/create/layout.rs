@@ -1,0 +1,143 @@
+//! Where everything in a new qcow2 image goes: header, refcount table, refcount blocks, L1 table, L2
+//! tables, data, each of whole clusters and in this order.
+
+use diskfs_block::{Error, Result};
+
+use crate::numbers::{power_of_two, shift_right};
+use crate::qcow2::header::{L1_SIZE_MAX_BYTES, REFCOUNT_TABLE_MAX_BYTES};
+use crate::qcow2::units::Geometry;
+
+/// Some clusters in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Clusters {
+    pub(super) start: u64,
+    pub(super) count: u64,
+}
+
+impl Clusters {
+    const fn end(self) -> u64 {
+        self.start.saturating_add(self.count)
+    }
+
+    /// The same number of clusters, or another, right behind.
+    const fn then(self, count: u64) -> Self {
+        Self {
+            start: self.end(),
+            count,
+        }
+    }
+
+    /// Where the first one begins in the file.
+    pub(super) const fn offset(self, geometry: Geometry) -> u64 {
+        self.start.saturating_mul(geometry.cluster_size())
+    }
+
+    /// How long they are.
+    pub(super) const fn len_bytes(self, geometry: Geometry) -> u64 {
+        self.count.saturating_mul(geometry.cluster_size())
+    }
+}
+
+/// What is allocated in a new image from the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Allocated {
+    /// The L1 table.
+    Nothing,
+    /// All L2 tables; the data is elsewhere.
+    Tables,
+    /// All L2 tables, and a cluster for each of the guest's.
+    Everything,
+}
+
+/// The places.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Layout {
+    pub(super) geometry: Geometry,
+    pub(super) refcount_order: u32,
+    pub(super) l1_entries: u64,
+    pub(super) refcount_table: Clusters,
+    pub(super) refcount_blocks: Clusters,
+    pub(super) l1: Clusters,
+    pub(super) l2: Clusters,
+    pub(super) data: Clusters,
+}
+
+impl Layout {
+    pub(super) fn new(
+        geometry: Geometry,
+        refcount_order: u32,
+        size_bytes: u64,
+        allocated: Allocated,
+    ) -> Result<Self> {
+        let l1_entries = geometry.l1_entries_for(size_bytes);
+        if l1_entries.saturating_mul(8) > L1_SIZE_MAX_BYTES {
+            let reason = format!(
+                "a disk of {size_bytes} bytes is too large for clusters of {} bytes",
+                geometry.cluster_size()
+            );
+            return Err(Error::invalid(reason).hint("give a larger cluster size, at most 2M"));
+        }
+        let cluster_bits = geometry.cluster_bits();
+        let clusters_for = |len: u64| len.div_ceil(geometry.cluster_size());
+        let l1_count = clusters_for(l1_entries.saturating_mul(8));
+        let l2_count = match allocated {
+            Allocated::Nothing => 0,
+            Allocated::Tables | Allocated::Everything => l1_entries,
+        };
+        let data_count = match allocated {
+            Allocated::Everything => clusters_for(size_bytes),
+            Allocated::Nothing | Allocated::Tables => 0,
+        };
+        // The counts count themselves: more of them until they cover everything.
+        let counts_per_block_bits = cluster_bits
+            .saturating_add(3)
+            .saturating_sub(refcount_order);
+        let (mut blocks, mut table) = (1, 1);
+        let fits = loop {
+            let header = Clusters { start: 0, count: 1 };
+            let refcount_table = header.then(table);
+            let refcount_blocks = refcount_table.then(blocks);
+            let l1 = refcount_blocks.then(l1_count);
+            let l2 = l1.then(l2_count);
+            let layout = Self {
+                geometry,
+                refcount_order,
+                l1_entries,
+                refcount_table,
+                refcount_blocks,
+                l1,
+                l2,
+                data: l2.then(data_count),
+            };
+            let needed = layout.clusters();
+            let blocks_needed = shift_right(
+                needed.saturating_add(power_of_two(counts_per_block_bits).saturating_sub(1)),
+                counts_per_block_bits,
+            );
+            let table_needed = clusters_for(blocks_needed.saturating_mul(8));
+            if blocks_needed <= blocks && table_needed <= table {
+                break layout;
+            }
+            (blocks, table) = (blocks_needed, table_needed);
+        };
+        fits.check_limits()
+    }
+
+    fn check_limits(self) -> Result<Self> {
+        if self.refcount_table.len_bytes(self.geometry) > REFCOUNT_TABLE_MAX_BYTES {
+            let reason = "too many clusters to count for these refcounts";
+            return Err(Error::invalid(reason).hint("give a larger cluster size, at most 2M"));
+        }
+        Ok(self)
+    }
+
+    /// All clusters of the file.
+    pub(super) const fn clusters(&self) -> u64 {
+        self.data.end()
+    }
+
+    /// The file's length.
+    pub(super) const fn len_bytes(&self) -> u64 {
+        self.clusters().saturating_mul(self.geometry.cluster_size())
+    }
+}

@@ -1,0 +1,360 @@
+//! A new qcow2 image.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use diskfs_block::{BlockRead, BlockWrite, Error, File, Result};
+
+use super::layout::{Allocated, Clusters, Layout};
+use super::{
+    BackingCheck, Compat, CreateOptions, Created, DataFileLayout, L2Entries, NewBacking, NewFile,
+    NewQcow2, Preallocation, RefcountUpdates, file, whole_sectors,
+};
+use crate::numbers::{power_of_two, to_u64, to_usize};
+use crate::open::Opener;
+use crate::qcow2::features::{Autoclear, Compatible, Incompatible};
+use crate::qcow2::header::{
+    CLUSTER_BITS, CLUSTER_BITS_MIN_EXTENDED, NamedBacking, NewHeader, Table,
+};
+use crate::qcow2::refcounts::counts_of_one;
+use crate::qcow2::units::{Geometry, HostOffset, L2Layout};
+use crate::qcow2::{l1_entry, l2_entry};
+use crate::{Compression, OpenOptions};
+
+pub(super) fn create(
+    path: &Path,
+    image: &NewQcow2,
+    options: &CreateOptions,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Created> {
+    let checked = Checked::new(image, options.preallocation)?;
+    let size_bytes = size(path, image, options.size_bytes)?;
+    let plan = Plan::new(image, checked, size_bytes, options.preallocation)?;
+    let header = plan.header(image, size_bytes).encode()?;
+    let file = NewFile::begin(path, options.existing)?;
+    if let Some(data_file) = &image.data_file {
+        create_data_file(path, &data_file.name, size_bytes, options, progress)?;
+    }
+    let layout = &plan.layout;
+    file.set_len(layout.len_bytes())?;
+    let (data, len) = (layout.data, layout.data.len_bytes(layout.geometry));
+    file.preallocate(
+        data.offset(layout.geometry),
+        len,
+        options.preallocation,
+        progress,
+    )?;
+    plan.write_tables(&file.device()?)?;
+    file.device()?.write_at(0, &header)?;
+    file.finish()?;
+    Ok(Created {
+        virtual_size_bytes: size_bytes,
+        file_size_bytes: layout.len_bytes(),
+    })
+}
+
+/// Options that fit together.
+#[derive(Debug, Clone, Copy)]
+struct Checked {
+    geometry: Geometry,
+    refcount_order: u32,
+}
+
+impl Checked {
+    fn new(image: &NewQcow2, preallocation: Preallocation) -> Result<Self> {
+        check_version(image)?;
+        check_together(image, preallocation)?;
+        Ok(Self {
+            geometry: geometry(image)?,
+            refcount_order: refcount_order(image)?,
+        })
+    }
+}
+
+fn geometry(image: &NewQcow2) -> Result<Geometry> {
+    let (layout, min_bits) = match image.l2_entries {
+        L2Entries::Standard => (L2Layout::Standard, *CLUSTER_BITS.start()),
+        L2Entries::Extended => (L2Layout::Extended, CLUSTER_BITS_MIN_EXTENDED),
+    };
+    let size = image.cluster_size_bytes;
+    let bits = size.trailing_zeros();
+    if !size.is_power_of_two() || !(min_bits..=*CLUSTER_BITS.end()).contains(&bits) {
+        let reason = format!(
+            "cluster size is {size} bytes; it must be a power of two from {} to 2M{}",
+            power_of_two(min_bits),
+            if image.l2_entries == L2Entries::Extended {
+                " with extended_l2"
+            } else {
+                ""
+            }
+        );
+        return Err(Error::invalid(reason));
+    }
+    Ok(Geometry::new(bits, layout))
+}
+
+fn refcount_order(image: &NewQcow2) -> Result<u32> {
+    let bits = image.refcount_bits;
+    if !bits.is_power_of_two() || bits > 64 {
+        let reason = format!("refcounts are {bits} bits wide; it must be a power of two up to 64");
+        return Err(Error::invalid(reason));
+    }
+    Ok(bits.trailing_zeros())
+}
+
+/// What came with version 3.
+fn check_version(image: &NewQcow2) -> Result<()> {
+    let newer = [
+        (image.refcount_bits != 16, "refcount_bits other than 16"),
+        (image.l2_entries == L2Entries::Extended, "extended_l2"),
+        (image.refcounts == RefcountUpdates::Lazy, "lazy_refcounts"),
+        (
+            image.compression != Compression::Zlib,
+            "compression_type=zstd",
+        ),
+        (image.data_file.is_some(), "data_file"),
+    ];
+    match newer
+        .iter()
+        .find(|(wanted, _)| *wanted && image.compat == Compat::V0_10)
+    {
+        Some((_, what)) => {
+            let reason = format!("{what} came with compat=1.1, and compat=0.10 is asked for");
+            Err(Error::invalid(reason))
+        }
+        None => Ok(()),
+    }
+}
+
+fn check_together(image: &NewQcow2, preallocation: Preallocation) -> Result<()> {
+    let raw_data = image
+        .data_file
+        .as_ref()
+        .is_some_and(|file| file.layout == DataFileLayout::Raw);
+    let wrong = |reason: &'static str| Err(Error::invalid(reason));
+    match &image.backing {
+        Some(_) if raw_data => wrong("a raw data file holds the whole disk: no backing file"),
+        // Clusters that are there hide the backing file, unless their subclusters are not.
+        Some(_)
+            if preallocation != Preallocation::Off && image.l2_entries == L2Entries::Standard =>
+        {
+            wrong("preallocation hides the backing file; with extended_l2=on it does not")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The size that was asked for, or the backing file's.
+fn size(path: &Path, image: &NewQcow2, wanted: Option<u64>) -> Result<u64> {
+    let backing_size = match &image.backing {
+        Some(backing) => open_backing(path, backing)?,
+        None => None,
+    };
+    let size = wanted.or(backing_size).ok_or_else(|| {
+        Error::invalid("a size is needed")
+            .hint("or a backing file that is opened, to take its size")
+    })?;
+    whole_sectors(size)
+}
+
+/// Opens the backing file as whoever opens the new image would; its size.
+fn open_backing(path: &Path, backing: &NewBacking) -> Result<Option<u64>> {
+    let BackingCheck::Open(gate) = &backing.check else {
+        return Ok(None);
+    };
+    let options = OpenOptions {
+        gate: gate.clone(),
+        ..OpenOptions::default()
+    };
+    let name = backing.name.as_os_str().as_bytes();
+    let (node, _) = Opener::new(&options)?.open_as_backing(path, name, backing.format)?;
+    Ok(Some(node.size_bytes()))
+}
+
+/// Makes the data file beside the image, as the image will look for it.
+fn create_data_file(
+    image: &Path,
+    name: &Path,
+    size_bytes: u64,
+    options: &CreateOptions,
+    progress: &mut dyn FnMut(u64),
+) -> Result<()> {
+    let path = file::directory_of(image).join(name);
+    let in_place = |e: Error| e.in_file(&path);
+    let file = NewFile::begin(&path, options.existing).map_err(in_place)?;
+    file.set_len(size_bytes).map_err(in_place)?;
+    file.preallocate(0, size_bytes, options.preallocation, progress)
+        .map_err(in_place)?;
+    file.finish().map_err(in_place)
+}
+
+/// What is written, and where.
+struct Plan {
+    layout: Layout,
+    /// What subclusters of a preallocated cluster are: the second half of an extended entry.
+    subclusters: u64,
+    size_bytes: u64,
+    data: Data,
+}
+
+/// Where a preallocated cluster's data is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Data {
+    Inside,
+    /// At the guest's own offset in the data file.
+    Outside,
+}
+
+/// Every subcluster is stored.
+const ALL_STORED: u64 = 0xffff_ffff;
+
+impl Plan {
+    fn new(
+        image: &NewQcow2,
+        checked: Checked,
+        size_bytes: u64,
+        preallocation: Preallocation,
+    ) -> Result<Self> {
+        let layout = image.data_file.as_ref().map(|file| file.layout);
+        let (allocated, data) = match (layout, preallocation) {
+            // Without tables, its contents would not be the guest's.
+            (Some(DataFileLayout::Raw), _) => (Allocated::Tables, Data::Outside),
+            (Some(DataFileLayout::Private), Preallocation::Off) => {
+                (Allocated::Nothing, Data::Outside)
+            }
+            (Some(DataFileLayout::Private), _) => (Allocated::Tables, Data::Outside),
+            (None, Preallocation::Off) => (Allocated::Nothing, Data::Inside),
+            (None, _) => (Allocated::Everything, Data::Inside),
+        };
+        Ok(Self {
+            layout: Layout::new(
+                checked.geometry,
+                checked.refcount_order,
+                size_bytes,
+                allocated,
+            )?,
+            // They are places only, unless the data file counts whatever the image says.
+            subclusters: if layout == Some(DataFileLayout::Raw) {
+                ALL_STORED
+            } else {
+                0
+            },
+            size_bytes,
+            data,
+        })
+    }
+
+    fn header(&self, image: &NewQcow2, size_bytes: u64) -> NewHeader {
+        let layout = &self.layout;
+        let at = |clusters: Clusters| HostOffset(clusters.offset(layout.geometry));
+        let flag = |wanted: bool, bit: u64| if wanted { bit } else { 0 };
+        let data_file = image.data_file.as_ref();
+        let raw = data_file.is_some_and(|file| file.layout == DataFileLayout::Raw);
+        NewHeader {
+            version: match image.compat {
+                Compat::V0_10 => 2,
+                Compat::V1_1 => 3,
+            },
+            geometry: layout.geometry,
+            size_bytes,
+            l1: Table {
+                at: at(layout.l1),
+                entries: layout.l1_entries,
+            },
+            refcount_table: Table {
+                at: at(layout.refcount_table),
+                entries: layout.refcount_table.len_bytes(layout.geometry) / 8,
+            },
+            refcount_order: layout.refcount_order,
+            incompatible: Incompatible(
+                flag(data_file.is_some(), Incompatible::EXTERNAL_DATA_FILE)
+                    | flag(
+                        image.compression != Compression::Zlib,
+                        Incompatible::COMPRESSION_TYPE,
+                    )
+                    | flag(
+                        image.l2_entries == L2Entries::Extended,
+                        Incompatible::EXTENDED_L2,
+                    ),
+            ),
+            compatible: Compatible(flag(
+                image.refcounts == RefcountUpdates::Lazy,
+                Compatible::LAZY_REFCOUNTS,
+            )),
+            autoclear: Autoclear(flag(raw, Autoclear::RAW_EXTERNAL_DATA)),
+            compression: image.compression,
+            backing: image.backing.as_ref().map(|backing| NamedBacking {
+                name: backing.name.as_os_str().as_bytes().to_vec(),
+                format: backing.format.name(),
+            }),
+            data_file: data_file.map(|file| file.name.as_os_str().as_bytes().to_vec()),
+        }
+    }
+
+    /// Everything but the header.
+    fn write_tables(&self, file: &File) -> Result<()> {
+        let layout = &self.layout;
+        let geometry = layout.geometry;
+        let blocks = entries(layout.refcount_blocks, geometry, |at| at.0);
+        file.write_at(layout.refcount_table.offset(geometry), &blocks)?;
+        self.write_counts(file)?;
+        let tables = entries(layout.l2, geometry, l1_entry::entry_for);
+        file.write_at(layout.l1.offset(geometry), &tables)?;
+        (0..layout.l2.count).try_for_each(|index| self.write_l2_table(file, index))
+    }
+
+    /// In pieces: a large preallocated disk has more counts than fit in memory.
+    fn write_counts(&self, file: &File) -> Result<()> {
+        /// A multiple of the counts in a byte.
+        const PIECE: u64 = 1 << 17;
+        let layout = &self.layout;
+        let mut at = layout.refcount_blocks.offset(layout.geometry);
+        let mut left = layout.clusters();
+        while left > 0 {
+            let counts = counts_of_one(left.min(PIECE), layout.refcount_order);
+            file.write_at(at, &counts)?;
+            at = at.saturating_add(to_u64(counts.len()));
+            left = left.saturating_sub(PIECE);
+        }
+        Ok(())
+    }
+
+    fn write_l2_table(&self, file: &File, index: u64) -> Result<()> {
+        let geometry = self.layout.geometry;
+        let cluster_size = geometry.cluster_size();
+        let guest_clusters = self.size_bytes.div_ceil(cluster_size);
+        let per_table = geometry.l1_coverage() / cluster_size;
+        let first = index.saturating_mul(per_table);
+        let last = first.saturating_add(per_table).min(guest_clusters);
+        let data_at = match self.data {
+            Data::Inside => self.layout.data.offset(geometry),
+            Data::Outside => 0,
+        };
+        let mut table = Vec::with_capacity(to_usize(cluster_size));
+        for cluster in first..last {
+            let host = data_at.saturating_add(cluster.saturating_mul(cluster_size));
+            table.extend_from_slice(&l2_entry::descriptor_for(HostOffset(host)).to_be_bytes());
+            if geometry.layout() == L2Layout::Extended {
+                table.extend_from_slice(&self.subclusters.to_be_bytes());
+            }
+        }
+        debug_assert!(
+            to_u64(table.len()) <= cluster_size,
+            "a table is one cluster"
+        );
+        let at = self.layout.l2.offset(geometry);
+        file.write_at(
+            at.saturating_add(index.saturating_mul(cluster_size)),
+            &table,
+        )
+    }
+}
+
+/// An entry for each of some clusters, as a table has them.
+fn entries(clusters: Clusters, geometry: Geometry, entry: impl Fn(HostOffset) -> u64) -> Vec<u8> {
+    let start = clusters.offset(geometry);
+    (0..clusters.count)
+        .map(|index| start.saturating_add(index.saturating_mul(geometry.cluster_size())))
+        .flat_map(|at| entry(HostOffset(at)).to_be_bytes())
+        .collect()
+}

@@ -1,0 +1,30 @@
+//! A new raw image: a file of a length.
+
+use std::path::Path;
+
+use diskfs_block::{Error, Result};
+
+use super::{CreateOptions, Created, NewFile, Preallocation, whole_sectors};
+
+pub(super) fn create(
+    path: &Path,
+    options: &CreateOptions,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Created> {
+    let size_bytes = options
+        .size_bytes
+        .ok_or_else(|| Error::invalid("a size is needed"))?;
+    let size_bytes = whole_sectors(size_bytes)?;
+    if options.preallocation == Preallocation::Metadata {
+        let reason = "preallocation=metadata is for qcow2: a raw image has none";
+        return Err(Error::invalid(reason).hint("give off, falloc or full"));
+    }
+    let file = NewFile::begin(path, options.existing)?;
+    file.set_len(size_bytes)?;
+    file.preallocate(0, size_bytes, options.preallocation, progress)?;
+    file.finish()?;
+    Ok(Created {
+        virtual_size_bytes: size_bytes,
+        file_size_bytes: size_bytes,
+    })
+}
