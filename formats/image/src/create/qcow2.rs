@@ -10,7 +10,7 @@ use super::{
     BackingCheck, Compat, CreateOptions, Created, DataFileLayout, L2Entries, NewBacking, NewFile,
     NewQcow2, Preallocation, RefcountUpdates, file, whole_sectors,
 };
-use crate::numbers::{power_of_two, to_u64, to_usize};
+use crate::numbers::{power_of_two, shift_right, to_u64, to_usize};
 use crate::open::Opener;
 use crate::qcow2::features::{Autoclear, Compatible, Incompatible};
 use crate::qcow2::header::{
@@ -216,15 +216,16 @@ impl Plan {
         preallocation: Preallocation,
     ) -> Result<Self> {
         let layout = image.data_file.as_ref().map(|file| file.layout);
-        let (allocated, data) = match (layout, preallocation) {
+        let data = match layout {
+            Some(_) => Data::Outside,
+            None => Data::Inside,
+        };
+        let allocated = match (layout, preallocation) {
             // Without tables, its contents would not be the guest's.
-            (Some(DataFileLayout::Raw), _) => (Allocated::Tables, Data::Outside),
-            (Some(DataFileLayout::Private), Preallocation::Off) => {
-                (Allocated::Nothing, Data::Outside)
-            }
-            (Some(DataFileLayout::Private), _) => (Allocated::Tables, Data::Outside),
-            (None, Preallocation::Off) => (Allocated::Nothing, Data::Inside),
-            (None, _) => (Allocated::Everything, Data::Inside),
+            (Some(DataFileLayout::Raw), _) => Allocated::Tables,
+            (_, Preallocation::Off) => Allocated::Nothing,
+            (Some(DataFileLayout::Private), _) => Allocated::Tables,
+            (None, _) => Allocated::Everything,
         };
         Ok(Self {
             layout: Layout::new(
@@ -323,7 +324,7 @@ impl Plan {
         let geometry = self.layout.geometry;
         let cluster_size = geometry.cluster_size();
         let guest_clusters = self.size_bytes.div_ceil(cluster_size);
-        let per_table = geometry.l1_coverage() / cluster_size;
+        let per_table = shift_right(geometry.l1_coverage(), geometry.cluster_bits());
         let first = index.saturating_mul(per_table);
         let last = first.saturating_add(per_table).min(guest_clusters);
         let data_at = match self.data {
