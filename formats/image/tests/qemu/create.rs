@@ -233,7 +233,9 @@ fn qemu_takes_them_for_its_own() {
     }
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("base.raw"), vec![0x5a; 2 << 20]).unwrap();
-    cases().iter().for_each(|case| case.run(dir.path()));
+    for case in cases() {
+        case.run(dir.path());
+    }
 }
 
 #[test]
