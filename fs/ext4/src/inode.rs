@@ -20,7 +20,8 @@ use crate::superblock::Superblock;
 
 use raw::RawInode;
 
-pub(crate) use encode::{encode, encode_new};
+pub(crate) use device::encode as encode_device;
+pub(crate) use encode::{encode, encode_new, set_deleted};
 
 /// The root directory's number.
 pub(crate) const ROOT: u32 = 2;

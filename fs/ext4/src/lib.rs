@@ -37,7 +37,6 @@
         clippy::unwrap_used
     )
 )]
-
 // TEMPORARY, until all parts of writing have landed.
 #![allow(dead_code, unused_imports)]
 
@@ -62,6 +61,7 @@ mod locks;
 mod metadata_cache;
 mod no_key_name;
 mod pool;
+mod posix_acl;
 mod recovery;
 mod statistics;
 mod superblock;

@@ -7,16 +7,16 @@ mod raw;
 
 use diskfs_block::BlockRead;
 use diskfs_vfs::{Error, ErrorKind};
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::block::{BlockSize, FsBlock};
-use crate::bytes::join64;
+use crate::bytes::{index, join64};
 use crate::checksum::{ChecksumSeed, crc32c};
 use crate::error::{Corrupt, Result, Structure, Unsupported, device_failed, malformed};
 use crate::features::{Compatible, Features, Incompatible, ReadOnlyCompatible};
 use crate::htree::Algorithm;
 
-use raw::RawSuperblock;
+pub(crate) use raw::RawSuperblock;
 
 pub(crate) const MAGIC: u16 = 0xef53;
 /// `EXT2_FLAGS_SIGNED_HASH`: directory hashes take names as signed characters.
@@ -58,6 +58,12 @@ pub(crate) struct Superblock {
     pub(crate) overhead_clusters: u32,
     pub(crate) uuid: [u8; 16],
     pub(crate) label: [u8; 16],
+    /// The inode of the file of orphans; 0 without one.
+    pub(crate) orphan_file_inode: u32,
+    /// The first inode of the orphan list; 0 when there is none.
+    pub(crate) last_orphan: u32,
+    /// How far the fields of new inodes go behind their first 128 bytes.
+    pub(crate) want_extra_isize: u16,
     /// The inode of the internal journal; 0 without one.
     pub(crate) journal_inode: u32,
     pub(crate) hash_seed: [u32; 4],
@@ -161,6 +167,9 @@ impl Superblock {
             overhead_clusters: raw.s_overhead_clusters.get(),
             uuid: raw.s_uuid,
             label: raw.s_volume_name,
+            orphan_file_inode: orphan_file_inode(raw, features),
+            last_orphan: raw.s_last_orphan.get(),
+            want_extra_isize: want_extra_isize(raw, features),
             journal_inode: raw.s_journal_inum.get(),
             hash_seed: raw.s_hash_seed.map(zerocopy::little_endian::U32::get),
             default_hash: default_hash(raw),
@@ -477,6 +486,61 @@ fn descriptor_size(raw: &RawSuperblock, features: Features, block_size: BlockSiz
         return Err(field("s_desc_size", u64::from(size), range));
     }
     Ok(size)
+}
+
+fn orphan_file_inode(raw: &RawSuperblock, features: Features) -> u32 {
+    if features.has(Compatible::ORPHAN_FILE) {
+        raw.s_orphan_file_inum.get()
+    } else {
+        0
+    }
+}
+
+/// What the kernel gives new inodes: all fields that it knows, or more if the superblock asks for
+/// it and there is room.
+fn want_extra_isize(raw: &RawSuperblock, features: Features) -> u16 {
+    const KNOWN: u16 = 32;
+    let room = raw.s_inode_size.get().saturating_sub(128);
+    if raw.s_rev_level.get() == 0 || room == 0 {
+        return 0;
+    }
+    let asked = if features.has(ReadOnlyCompatible::EXTRA_ISIZE) {
+        raw.s_want_extra_isize
+            .get()
+            .max(raw.s_min_extra_isize.get())
+    } else {
+        0
+    };
+    let size = KNOWN.max(asked);
+    // A field's size is a multiple of 4; what does not fit is not wanted, as in Linux.
+    if size > room || size & 3 != 0 {
+        KNOWN
+    } else {
+        size
+    }
+}
+
+/// Changes the superblock that is in `block`, the block that holds it, and makes its checksum
+/// right.
+///
+/// # Errors
+/// `Corrupt` when the block is too short.
+pub(crate) fn change(
+    superblock: &Superblock,
+    block: &mut [u8],
+    change: impl FnOnce(&mut RawSuperblock),
+) -> Result<()> {
+    let within = index(superblock.block_size.bytes().wrapping_sub(1)) & index(raw::OFFSET_BYTES);
+    let bytes = block.get_mut(within..).unwrap_or_default();
+    let (raw, _) = RawSuperblock::mut_from_prefix(bytes)
+        .map_err(|_| malformed(Structure::Superblock, "it is cut short"))?;
+    change(raw);
+    if superblock.checksum_seed.is_some() {
+        let covered = raw.as_bytes().get(..raw::CHECKED_BYTES);
+        let checksum = crc32c(u32::MAX, covered.unwrap_or_default());
+        raw.s_checksum.set(checksum);
+    }
+    Ok(())
 }
 
 fn hash_signedness(raw: &RawSuperblock) -> HashSignedness {

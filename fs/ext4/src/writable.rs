@@ -12,7 +12,7 @@ use crate::ext4::Ext4;
 use crate::journal::log_writer::LogWriter;
 use crate::locks::InodeLocks;
 use crate::superblock::Superblock;
-use crate::writer::{self, Core, Transactions};
+use crate::writer::{self, Core, Touched, Transactions};
 
 /// How a filesystem is opened for writing.
 #[derive(Debug, Clone)]
@@ -60,6 +60,7 @@ impl WritableExt4 {
             log: Mutex::new(LogWriter::new()),
             allocator,
             locks: InodeLocks::new(),
+            touched: Touched::default(),
             commit_interval: options.commit_interval,
         });
         let committer = writer::start_committing(&core)?;

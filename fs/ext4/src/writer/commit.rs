@@ -54,6 +54,7 @@ impl Core {
             self.allocator.release(&changes.freed);
         }
         self.transactions.became_durable(id);
+        self.touched.became_durable(id);
         Ok(())
     }
 

@@ -3,12 +3,15 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use diskfs_vfs::SyncFile;
+
 use crate::block::FsBlock;
 use crate::error::{Error, ErrorKind, InInode, Result, Structure, malformed};
 use crate::inode::{self, Inode};
 use crate::inode_table;
 use crate::metadata_cache::Key;
 use crate::pool::TransactionId;
+use crate::superblock::{self, RawSuperblock, Superblock};
 use crate::volume::Volume;
 
 use super::{Core, FreedRun};
@@ -124,12 +127,26 @@ impl<'c> Handle<'c> {
             .in_inode(number)
     }
 
-    /// Puts an inode that was in use into the table.
+    /// Puts an inode that was in use into the table, with all that may have changed.
     ///
     /// # Errors
     /// As [`inode::encode`]; `Io`.
     pub(crate) fn store(&self, inode: &Inode) -> Result<()> {
-        self.put_inode(inode, inode::encode)
+        self.note_inode(inode.number, SyncFile::Data);
+        self.put_inode(inode.number, |superblock, bytes| {
+            inode::encode(superblock, inode, bytes)
+        })
+    }
+
+    /// The same when nothing changed that is needed to read its contents: times, owner, mode.
+    ///
+    /// # Errors
+    /// As [`inode::encode`]; `Io`.
+    pub(crate) fn store_attributes(&self, inode: &Inode) -> Result<()> {
+        self.note_inode(inode.number, SyncFile::All);
+        self.put_inode(inode.number, |superblock, bytes| {
+            inode::encode(superblock, inode, bytes)
+        })
     }
 
     /// Puts an inode that was not in use into the table.
@@ -137,26 +154,55 @@ impl<'c> Handle<'c> {
     /// # Errors
     /// As [`inode::encode`]; `Io`.
     pub(crate) fn store_new(&self, inode: &Inode) -> Result<()> {
-        self.put_inode(inode, inode::encode_new)
+        self.note_inode(inode.number, SyncFile::Data);
+        self.volume().maps.forget(inode.number);
+        self.put_inode(inode.number, |superblock, bytes| {
+            inode::encode_new(superblock, inode, bytes)
+        })
+    }
+
+    /// Sets `i_dtime` of an inode, which nothing else does.
+    ///
+    /// # Errors
+    /// `Io`, `Corrupt`.
+    pub(crate) fn set_deleted(&self, number: u32, deleted: u32) -> Result<()> {
+        self.put_inode(number, |superblock, bytes| {
+            inode::set_deleted(superblock, number, deleted, bytes)
+        })
+    }
+
+    fn note_inode(&self, number: u32, what: SyncFile) {
+        self.core.touched.note(number, self.transaction(), what);
     }
 
     fn put_inode(
         &self,
-        inode: &Inode,
-        encode: impl FnOnce(&crate::superblock::Superblock, &Inode, &mut [u8]) -> Result<()>,
+        number: u32,
+        encode: impl FnOnce(&Superblock, &mut [u8]) -> Result<()>,
     ) -> Result<()> {
         let superblock = &self.volume().superblock;
-        let (key, offset) = inode_table::key_of(self.volume(), inode.number)?;
+        let (key, offset) = inode_table::key_of(self.volume(), number)?;
         let size = usize::from(superblock.inode_size);
         let result = self.change(key, |block| {
             let end = offset.saturating_add(size);
             match block.get_mut(offset..end) {
-                Some(bytes) => encode(superblock, inode, bytes),
-                None => Err(malformed(Structure::Inode(inode.number), "it is cut short")),
+                Some(bytes) => encode(superblock, bytes),
+                None => Err(malformed(Structure::Inode(number), "it is cut short")),
             }
         })?;
-        self.volume().forget_inode(inode.number);
+        self.volume().forget_inode(number);
         result
+    }
+
+    /// Changes the superblock, and makes its checksum right. As with any block, `change` must not
+    /// call back.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn change_superblock(&self, change: impl FnOnce(&mut RawSuperblock)) -> Result<()> {
+        let superblock = &self.volume().superblock;
+        let key = Key::superblock(superblock::superblock_block(superblock.block_size));
+        self.change(key, |block| superblock::change(superblock, block, change))?
     }
 
     /// Whether so many more blocks can be changed in this transaction; they are then this

@@ -20,6 +20,8 @@
 
 mod commit;
 mod handle;
+pub(crate) mod holds;
+pub(crate) mod touched;
 mod transaction;
 
 use std::sync::{Arc, Mutex};
@@ -39,6 +41,8 @@ use crate::volume::Volume;
 
 pub(crate) use commit::start_committing;
 pub(crate) use handle::Handle;
+pub(crate) use holds::Holds;
+pub(crate) use touched::Touched;
 pub(crate) use transaction::{Ended, FreedRun, Transactions};
 
 /// What every part of writing shares. See the [module](self).
@@ -53,6 +57,7 @@ pub(crate) struct Core {
     pub(crate) log: Mutex<LogWriter>,
     pub(crate) allocator: Allocator,
     pub(crate) locks: InodeLocks,
+    pub(crate) touched: Touched,
     /// How old a transaction becomes before it is committed; `None`: until somebody asks.
     pub(crate) commit_interval: Option<Duration>,
 }
