@@ -3,6 +3,8 @@
 //! Built by path, and it obeys: with faults where a test wants them, and with names and loops that
 //! no sane filesystem has.
 
+mod writable;
+
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::{Mutex, PoisonError};
@@ -11,6 +13,8 @@ use crate::{
     Device, DirEntries, DirEntry, Error, ErrorKind, FileExtent, FileExtentKind, FileExtents,
     FileFlags, FileType, FsRead, Identity, InodeNumber, Metadata, Result, Statistics, Timestamp,
 };
+
+pub use writable::{Limits, Synced, WritableMemoryFs};
 
 /// The root's number: that of ext4, so that nobody takes FUSE's 1 for granted.
 const ROOT: InodeNumber = InodeNumber(2);
