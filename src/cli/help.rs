@@ -5,13 +5,14 @@ use std::fmt::Write as _;
 use clap::{Command, CommandFactory};
 
 /// The commands by what they are for. A test holds that none is missing.
-const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &[&str]); 5] = [
     ("Look at an image", &["info", "df"]),
     (
         "Look at its files",
         &["ls", "tree", "find", "stat", "cat", "hash"],
     ),
     ("Get files out of it", &["mount", "umount", "cp", "tar"]),
+    ("Make an image", &["create"]),
     (
         "Get to know diskfs",
         &["demo", "completions", "man", "help"],

@@ -1,9 +1,11 @@
 //! The `diskfs` program's commands: one file each.
 
+mod bytes;
 mod cat;
 mod complete;
 mod copy;
 mod cp;
+mod create;
 mod demo;
 mod df;
 mod find;
@@ -95,6 +97,7 @@ enum Command {
     Mount(mount::Mount),
     #[cfg(feature = "fuse")]
     Umount(umount::Umount),
+    Create(create::Create),
     Cp(cp::Cp),
     Tar(tar::Tar),
     Hash(hash::Hash),
@@ -117,6 +120,7 @@ impl Command {
             Self::Mount(_) => "mount",
             #[cfg(feature = "fuse")]
             Self::Umount(_) => "umount",
+            Self::Create(_) => "create",
             Self::Cp(_) => "cp",
             Self::Tar(_) => "tar",
             Self::Hash(_) => "hash",
@@ -139,6 +143,7 @@ impl Command {
             Self::Mount(args) => mount::run(args, session),
             #[cfg(feature = "fuse")]
             Self::Umount(args) => umount::run(args, session),
+            Self::Create(args) => create::run(args, session),
             Self::Cp(args) => cp::run(args, session),
             Self::Tar(args) => tar::run(args, session),
             Self::Hash(args) => hash::run(args, session),

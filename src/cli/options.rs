@@ -7,6 +7,8 @@ use clap::Args;
 
 use diskfs::{Disk, Filesystem, Format, Gate, OpenOptions, Result, Share};
 
+use super::bytes;
+
 /// Which filesystem of which image: what every command that reads files has.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SourceArgs {
@@ -105,24 +107,15 @@ impl VolumeArgs {
     }
 }
 
-/// A number of bytes as `qemu-img` takes it, decimal or `0x`, and `s` for sectors as `parted` does.
+/// A number of bytes, and `s` for sectors as `parted` has them.
 fn parse_offset(text: &str) -> std::result::Result<u64, String> {
-    let wrong = || format!("`{text}` is no number of bytes; write 1048576, 0x100000, 1M or 2048s");
-    if let Some(hex) = text.strip_prefix("0x") {
-        return u64::from_str_radix(hex, 16).map_err(|_| wrong());
-    }
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit: u64 = match text.get(digits.len()..).unwrap_or_default() {
-        "" | "b" | "B" => 1,
-        "s" => 512,
-        "k" | "K" | "KiB" => 1 << 10,
-        "M" | "MiB" => 1 << 20,
-        "G" | "GiB" => 1 << 30,
-        "T" | "TiB" => 1 << 40,
-        _ => return Err(wrong()),
+    let Some(sectors) = text.strip_suffix('s') else {
+        return bytes::parse(text);
     };
-    let number: u64 = digits.parse().map_err(|_| wrong())?;
-    number.checked_mul(unit).ok_or_else(wrong)
+    let number: Option<u64> = sectors.parse().ok();
+    number
+        .and_then(|number| number.checked_mul(512))
+        .ok_or_else(|| format!("`{text}` is no number of sectors; write 2048s"))
 }
 
 #[cfg(test)]
@@ -141,7 +134,7 @@ mod tests {
         ] {
             assert_eq!(parse_offset(text), Ok(bytes), "{text}");
         }
-        for text in ["", "M", "-1", "1.5M", "1Q", "0x", "17000000T"] {
+        for text in ["", "M", "-1", "s", "1.5s", "1Q", "0x", "17000000T"] {
             assert!(parse_offset(text).is_err(), "{text}");
         }
     }

@@ -2,6 +2,7 @@
 
 mod errors;
 mod listing;
+mod making;
 mod program;
 mod taking_out;
 mod volumes;

@@ -19,6 +19,7 @@ fn every_command_has_help_and_a_page() {
         "stat",
         "cat",
         "hash",
+        "create",
         "cp",
         "tar",
         "demo",

@@ -1,0 +1,405 @@
+//! `diskfs create`.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use diskfs::image::Compression;
+use diskfs::image::create::{
+    BackingCheck, Compat, CreateOptions, DataFileLayout, Existing, L2Entries, NewBacking,
+    NewDataFile, NewImage, NewQcow2, Preallocation, RefcountUpdates, create_with_progress,
+};
+use diskfs::{Error, ErrorKind, Format, Gate, Result};
+use serde_json::{Map, Value};
+
+use super::bytes;
+use super::progress::Progress;
+use super::session::{Output, Session, stdout};
+use super::show::json;
+
+/// Make an empty image, or an overlay of another
+///
+/// The image is there, and durable, when it is complete, and not before. A file that is there
+/// already is kept, unlike with qemu-img: --force replaces it, if nobody uses it.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Options of -o, as qemu-img has them: size, cluster_size, compat (0.10, 1.1), extended_l2,
+lazy_refcounts, refcount_bits, compression_type (zlib, zstd), preallocation (off, metadata,
+falloc, full), data_file, data_file_raw, backing_file, backing_fmt. Switches take on and off.
+
+A backing file must be one that the new image may name: below its own directory, or below one
+of --allow-backing. Its format must be given; guessed, it would be the guest's to choose.
+
+Examples:
+  diskfs create disk.img 10G
+  diskfs create disk.qcow2 100G -o cluster_size=1M,extended_l2=on
+  diskfs create -b base.qcow2 -F qcow2 overlay.qcow2"
+)]
+pub(super) struct Create {
+    /// The file to make
+    #[arg(value_name = "IMG")]
+    path: PathBuf,
+
+    /// Size of the guest's disk (suffixes k, M, G, T); without it, the backing file's
+    #[arg(value_name = "SIZE", value_parser = bytes::parse)]
+    size: Option<u64>,
+
+    /// raw or qcow2 [default: qcow2 for a name in .qcow2 or with a backing file, else raw]
+    #[arg(short, long, value_name = "FORMAT")]
+    format: Option<Format>,
+
+    /// The image behind it, as the new image is to name it
+    #[arg(short, long, value_name = "FILE", requires = "backing_format")]
+    backing: Option<PathBuf>,
+
+    /// The format of the image behind it
+    #[arg(short = 'F', long, value_name = "FORMAT", requires = "backing")]
+    backing_format: Option<Format>,
+
+    /// Don't open the image behind it; SIZE must be given
+    #[arg(short, long)]
+    unsafe_backing: bool,
+
+    /// Let the new image name a backing file below DIR, too; may be given again
+    #[arg(long, value_name = "DIR")]
+    allow_backing: Vec<PathBuf>,
+
+    /// Cluster size of a qcow2 image, 512 to 2M [default: 64k]
+    #[arg(long, value_name = "SIZE", value_parser = bytes::parse)]
+    cluster_size: Option<u64>,
+
+    /// What is allocated at once: off, metadata, falloc or full
+    #[arg(long, value_name = "HOW", value_parser = preallocation)]
+    preallocation: Option<Preallocation>,
+
+    /// Options as qemu-img takes them; may be given again
+    #[arg(short, value_name = "NAME=VALUE,...")]
+    options: Vec<String>,
+
+    /// Replace a file that is there with the new image
+    #[arg(long)]
+    force: bool,
+}
+
+/// What the words come to.
+#[derive(Debug, Clone, Default)]
+struct Wanted {
+    size: Option<u64>,
+    preallocation: Preallocation,
+    qcow2: NewQcow2,
+    /// Options that only qcow2 has, to refuse them by name for raw.
+    qcow2_only: Option<String>,
+    backing: Option<PathBuf>,
+    backing_format: Option<Format>,
+    data_file: Option<PathBuf>,
+    data_file_layout: DataFileLayout,
+}
+
+pub(super) fn run(args: &Create, session: &mut Session) -> Result<()> {
+    let options = args.create_options()?;
+    let total = match options.preallocation {
+        Preallocation::Full => options.size_bytes,
+        _ => None,
+    };
+    let mut progress = Progress::new(session.progress(), total);
+    let created = create_with_progress(&args.path, &options, &mut |bytes| progress.advance(bytes));
+    progress.finish();
+    let created = created?;
+    if session.output() == Output::Json {
+        let mut fields = Map::new();
+        json::put_name(
+            &mut fields,
+            "path",
+            args.path.as_os_str().as_encoded_bytes(),
+        );
+        let format = match options.image {
+            NewImage::Raw => Format::Raw,
+            NewImage::Qcow2(_) => Format::Qcow2,
+        };
+        fields.insert("format".to_owned(), format.name().into());
+        let numbers = [
+            ("virtual_size_bytes", created.virtual_size_bytes),
+            ("file_size_bytes", created.file_size_bytes),
+        ];
+        fields.extend(numbers.map(|(name, number)| (name.to_owned(), number.into())));
+        let mut out = stdout()?;
+        json::write(&mut out, session.command(), Value::Object(fields))?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+impl Create {
+    fn create_options(&self) -> Result<CreateOptions> {
+        let wanted = self.wanted()?;
+        let image = match self.format(&wanted) {
+            Format::Raw => raw(&wanted)?,
+            _ => NewImage::Qcow2(Box::new(self.qcow2(&wanted)?)),
+        };
+        Ok(CreateOptions {
+            image,
+            size_bytes: wanted.size,
+            preallocation: wanted.preallocation,
+            existing: if self.force {
+                Existing::Replace
+            } else {
+                Existing::Keep
+            },
+        })
+    }
+
+    fn format(&self, wanted: &Wanted) -> Format {
+        let named = self.path.extension().is_some_and(|name| name == "qcow2");
+        let implied = if named || wanted.backing.is_some() {
+            Format::Qcow2
+        } else {
+            Format::Raw
+        };
+        self.format.unwrap_or(implied)
+    }
+
+    /// The words, with those of `-o` first: an option by its own name goes before.
+    fn wanted(&self) -> Result<Wanted> {
+        let mut wanted = Wanted::default();
+        for option in self.options.iter().flat_map(|list| split_options(list)) {
+            wanted.take(&option)?;
+        }
+        wanted.size = self.size.or(wanted.size);
+        wanted.preallocation = self.preallocation.unwrap_or(wanted.preallocation);
+        if let Some(size) = self.cluster_size {
+            wanted.qcow2.cluster_size_bytes = size;
+            wanted.qcow2_only = Some("a cluster size".to_owned());
+        }
+        wanted.backing = self.backing.clone().or(wanted.backing);
+        wanted.backing_format = self.backing_format.or(wanted.backing_format);
+        Ok(wanted)
+    }
+
+    fn qcow2(&self, wanted: &Wanted) -> Result<NewQcow2> {
+        let backing = match (&wanted.backing, wanted.backing_format) {
+            (None, None) => None,
+            (Some(name), Some(format)) => Some(NewBacking {
+                name: name.clone(),
+                format,
+                check: self.backing_check(),
+            }),
+            (Some(_), None) => {
+                let error = Error::new(ErrorKind::Invalid, "the backing file's format is needed");
+                return Err(error.with_hint("give -F raw or -F qcow2; `diskfs info` tells which"));
+            }
+            (None, Some(_)) => {
+                let reason = "a backing file's format without a backing file";
+                return Err(Error::new(ErrorKind::Invalid, reason));
+            }
+        };
+        let data_file = wanted.data_file.as_ref().map(|name| NewDataFile {
+            name: name.clone(),
+            layout: wanted.data_file_layout,
+        });
+        if data_file.is_none() && wanted.data_file_layout == DataFileLayout::Raw {
+            let reason = "data_file_raw without data_file";
+            return Err(Error::new(ErrorKind::Invalid, reason));
+        }
+        Ok(NewQcow2 {
+            backing,
+            data_file,
+            ..wanted.qcow2.clone()
+        })
+    }
+
+    fn backing_check(&self) -> BackingCheck {
+        if self.unsafe_backing {
+            return BackingCheck::Skip;
+        }
+        let dirs = self.allow_backing.iter();
+        BackingCheck::Open(dirs.fold(Gate::default(), Gate::allow))
+    }
+}
+
+fn raw(wanted: &Wanted) -> Result<NewImage> {
+    let backing = wanted.backing.as_ref().map(|_| "a backing file".to_owned());
+    match backing.or_else(|| wanted.qcow2_only.clone()) {
+        None => Ok(NewImage::Raw),
+        Some(what) => {
+            let error = Error::new(
+                ErrorKind::Invalid,
+                format!("{what} is for qcow2, not for raw"),
+            );
+            Err(error.with_hint("give -f qcow2"))
+        }
+    }
+}
+
+impl Wanted {
+    /// Takes one option of `-o`.
+    fn take(&mut self, option: &str) -> Result<()> {
+        let (name, value) = option.split_once('=').unwrap_or((option, "on"));
+        let wrong =
+            |reason: String| Error::new(ErrorKind::Invalid, format!("option {name}: {reason}"));
+        let size = || bytes::parse(value).map_err(wrong);
+        let qcow2 = &mut self.qcow2;
+        match name {
+            "size" => self.size = Some(size()?),
+            "preallocation" => self.preallocation = preallocation(value).map_err(wrong)?,
+            "backing_file" => self.backing = Some(OsString::from(value).into()),
+            "backing_fmt" => self.backing_format = Some(value.parse()?),
+            "cluster_size" => qcow2.cluster_size_bytes = size()?,
+            "refcount_bits" => {
+                let not_a_number = |_| wrong(format!("`{value}` is no number"));
+                qcow2.refcount_bits = value.parse().map_err(not_a_number)?;
+            }
+            "compat" => qcow2.compat = compat(value).map_err(wrong)?,
+            "compression_type" => qcow2.compression = compression(value).map_err(wrong)?,
+            "extended_l2" => {
+                qcow2.l2_entries = if switch(value).map_err(wrong)? {
+                    L2Entries::Extended
+                } else {
+                    L2Entries::Standard
+                }
+            }
+            "lazy_refcounts" => {
+                qcow2.refcounts = if switch(value).map_err(wrong)? {
+                    RefcountUpdates::Lazy
+                } else {
+                    RefcountUpdates::Eager
+                }
+            }
+            "data_file" => self.data_file = Some(OsString::from(value).into()),
+            "data_file_raw" => {
+                self.data_file_layout = if switch(value).map_err(wrong)? {
+                    DataFileLayout::Raw
+                } else {
+                    DataFileLayout::Private
+                }
+            }
+            _ => return Err(unknown(name)),
+        }
+        if !["size", "preallocation", "backing_file", "backing_fmt"].contains(&name) {
+            self.qcow2_only = Some(format!("option {name}"));
+        }
+        Ok(())
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    if name.starts_with("encrypt") {
+        let reason = "encrypted images are not made yet";
+        return Error::new(ErrorKind::Unsupported, reason);
+    }
+    let reason = format!("unknown option `{}`", name.escape_debug());
+    Error::new(ErrorKind::Invalid, reason).with_hint("`diskfs create --help` lists them")
+}
+
+/// The parts between commas; two commas are one that belongs to the part, as in QEMU.
+fn split_options(list: &str) -> Vec<String> {
+    // A NUL can't be in an argument.
+    let parts = list.replace(",,", "\0");
+    let parts = parts.split(',').filter(|part| !part.is_empty());
+    parts.map(|part| part.replace('\0', ",")).collect()
+}
+
+fn preallocation(value: &str) -> std::result::Result<Preallocation, String> {
+    Ok(match value {
+        "off" => Preallocation::Off,
+        "metadata" => Preallocation::Metadata,
+        "falloc" => Preallocation::Falloc,
+        "full" => Preallocation::Full,
+        _ => return Err(format!("`{value}` is none of off, metadata, falloc, full")),
+    })
+}
+
+fn compat(value: &str) -> std::result::Result<Compat, String> {
+    Ok(match value {
+        "0.10" | "v2" => Compat::V0_10,
+        "1.1" | "v3" => Compat::V1_1,
+        _ => return Err(format!("`{value}` is neither 0.10 nor 1.1")),
+    })
+}
+
+fn compression(value: &str) -> std::result::Result<Compression, String> {
+    Ok(match value {
+        "zlib" => Compression::Zlib,
+        "zstd" => Compression::Zstd,
+        _ => return Err(format!("`{value}` is neither zlib nor zstd")),
+    })
+}
+
+fn switch(value: &str) -> std::result::Result<bool, String> {
+    Ok(match value {
+        "on" | "yes" | "true" | "y" => true,
+        "off" | "no" | "false" | "n" => false,
+        _ => return Err(format!("`{value}` is neither on nor off")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        create: Create,
+    }
+
+    fn options(words: &[&str]) -> Result<CreateOptions> {
+        Program::parse_from(["create"].iter().chain(words))
+            .create
+            .create_options()
+    }
+
+    fn format(words: &[&str]) -> &'static str {
+        match options(words).unwrap().image {
+            NewImage::Raw => "raw",
+            NewImage::Qcow2(_) => "qcow2",
+        }
+    }
+
+    #[test]
+    fn the_format_follows_the_name_unless_given() {
+        assert_eq!(format(&["a.img", "1G"]), "raw");
+        assert_eq!(format(&["a.qcow2", "1G"]), "qcow2");
+        assert_eq!(format(&["-f", "raw", "a.qcow2", "1G"]), "raw");
+        assert_eq!(format(&["-b", "b", "-F", "raw", "a"]), "qcow2");
+    }
+
+    #[test]
+    fn options_are_those_of_qemu_img() {
+        let list = "cluster_size=1M,compat=v3,extended_l2,lazy_refcounts=on,data_file=a,,b,size=2k";
+        let options = options(&["a.qcow2", "-o", list, "-o", "refcount_bits=8"]).unwrap();
+        let NewImage::Qcow2(image) = options.image else {
+            panic!("a qcow2 image");
+        };
+        assert_eq!(options.size_bytes, Some(2048));
+        assert_eq!(
+            (image.cluster_size_bytes, image.refcount_bits),
+            (1 << 20, 8)
+        );
+        assert_eq!(image.l2_entries, L2Entries::Extended);
+        assert_eq!(image.refcounts, RefcountUpdates::Lazy);
+        assert_eq!(image.data_file.unwrap().name, PathBuf::from("a,b"));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for words in [
+            &["a.img", "1G", "-o", "cluster_size=64k"][..],
+            &["a.img", "1G", "--cluster-size", "64k"],
+            &["a.qcow2", "1G", "-o", "nocow=on"],
+            &["a.qcow2", "1G", "-o", "compat=2"],
+            &["a.qcow2", "1G", "-o", "extended_l2=maybe"],
+            &["a.qcow2", "-o", "backing_file=b"],
+            &["a.qcow2", "1G", "-o", "data_file_raw=on"],
+        ] {
+            let error = options(words).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{words:?}");
+        }
+        let encrypted = options(&["a.qcow2", "1G", "-o", "encrypt.format=luks"]);
+        assert_eq!(encrypted.unwrap_err().kind(), ErrorKind::Unsupported);
+        assert!(Program::try_parse_from(["create", "a", "-b", "b"]).is_err());
+    }
+}
