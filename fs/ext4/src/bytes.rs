@@ -41,11 +41,8 @@ pub(crate) fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
 
 /// The halves of a 64-bit number, upper half first.
 pub(crate) fn split64(value: u64) -> (u32, u32) {
-    let [a, b, c, d, e, f, g, h] = value.to_le_bytes();
-    (
-        u32::from_le_bytes([e, f, g, h]),
-        u32::from_le_bytes([a, b, c, d]),
-    )
+    let half = |value: u64| u32::try_from(value & 0xffff_ffff).unwrap_or(0);
+    (half(value.wrapping_shr(32)), half(value))
 }
 
 /// The halves of a 32-bit number, upper half first.

@@ -18,6 +18,7 @@ pub(crate) enum Structure {
     HtreeBlock(FileBlock),
     XattrBlock(FsBlock),
     XattrValue(u32),
+    OrphanBlock(FsBlock),
 }
 
 impl std::fmt::Display for Structure {
@@ -31,6 +32,7 @@ impl std::fmt::Display for Structure {
             Self::DirectoryBlock(block) => write!(f, "directory block {block}"),
             Self::HtreeBlock(block) => write!(f, "htree block {block}"),
             Self::XattrBlock(block) => write!(f, "xattr block {block}"),
+            Self::OrphanBlock(block) => write!(f, "orphan file block {block}"),
             Self::XattrValue(inode) => write!(f, "xattr value in inode {inode}"),
         }
     }
@@ -105,6 +107,10 @@ pub(crate) enum Unsupported {
     ExternalJournal,
     #[error("the file's contents are encrypted")]
     Encrypted,
+    #[error("the names in the directory are encrypted, and can't be changed without the key")]
+    EncryptedDirectory,
+    #[error("the file is protected by fs-verity, and its contents can't be changed")]
+    Verity,
 }
 
 impl From<Unsupported> for Error {

@@ -20,6 +20,7 @@ use crate::statistics::statistics;
 use crate::superblock::{self, Superblock};
 use crate::symlink;
 use crate::volume::Volume;
+use crate::writer::Holds;
 use crate::xattr;
 
 /// The longest name of a directory entry, `EXT4_NAME_LEN`.
@@ -47,6 +48,8 @@ pub struct Ext4 {
     volume: Volume,
     identity: Identity,
     statistics: OnceLock<Statistics>,
+    /// Files that are there without a name, in a filesystem that is being written.
+    holds: Option<Arc<Holds>>,
 }
 
 impl Ext4 {
@@ -80,6 +83,7 @@ impl Ext4 {
             volume,
             identity,
             statistics: OnceLock::new(),
+            holds: None,
         })
     }
 
@@ -88,8 +92,10 @@ impl Ext4 {
         device: Arc<dyn BlockRead>,
         superblock: Superblock,
         cache_bytes: u64,
+        holds: Arc<Holds>,
     ) -> Self {
         Self {
+            holds: Some(holds),
             identity: identity(&superblock),
             volume: Volume::writable(device, superblock, cache_bytes),
             statistics: OnceLock::new(),
@@ -110,8 +116,14 @@ impl Ext4 {
             _ => None,
         };
         inode
-            .filter(|inode| inode.links != 0 && !inode.has(InodeFlags::EA_INODE))
+            .filter(|inode| inode.links != 0 || self.is_held(inode.number))
+            .filter(|inode| !inode.has(InodeFlags::EA_INODE))
             .ok_or_else(|| Error::new(ErrorKind::NotFound, "no such inode").in_inode(number))
+    }
+
+    fn is_held(&self, inode: u32) -> bool {
+        let holds = self.holds.as_ref();
+        holds.is_some_and(|holds| holds.contains(inode))
     }
 
     fn directory(&self, number: InodeNumber) -> Result<Arc<Inode>> {

@@ -60,6 +60,7 @@ mod journal;
 mod locks;
 mod metadata_cache;
 mod no_key_name;
+mod pending;
 mod pool;
 mod posix_acl;
 mod recovery;

@@ -1,5 +1,8 @@
 //! The filesystem opened for writing, as everybody else sees it.
 
+mod read;
+mod write;
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -12,7 +15,7 @@ use crate::ext4::Ext4;
 use crate::journal::log_writer::LogWriter;
 use crate::locks::InodeLocks;
 use crate::superblock::Superblock;
-use crate::writer::{self, Core, Touched, Transactions};
+use crate::writer::{self, Core, Holds, Orphans, Touched, Transactions};
 
 /// How a filesystem is opened for writing.
 #[derive(Debug, Clone)]
@@ -51,7 +54,9 @@ impl WritableExt4 {
     pub fn open(device: Arc<dyn BlockWrite>, options: &WriteOptions) -> Result<Self> {
         let below: Arc<dyn diskfs_block::BlockRead> = device.clone();
         let superblock = Superblock::read(&*below)?;
-        let reader = Ext4::for_writing(below, superblock, options.cache_bytes);
+        let holds = Arc::new(Holds::default());
+        let reader = Ext4::for_writing(below, superblock, options.cache_bytes, Arc::clone(&holds));
+        let orphans = Orphans::open(reader.volume())?;
         let allocator = Allocator::open(reader.volume())?;
         let core = Arc::new(Core {
             reader,
@@ -61,13 +66,18 @@ impl WritableExt4 {
             allocator,
             locks: InodeLocks::new(),
             touched: Touched::default(),
+            orphans,
+            holds,
+            renames: Mutex::default(),
             commit_interval: options.commit_interval,
         });
         let committer = writer::start_committing(&core)?;
-        Ok(Self {
+        let opened = Self {
             core,
             committer: Mutex::new(Some(committer)),
-        })
+        };
+        opened.core.finish_orphans()?;
+        Ok(opened)
     }
 
     /// Ends writing in good order.

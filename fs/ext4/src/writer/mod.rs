@@ -18,10 +18,14 @@
 //! A commit ([`commit`]) takes none of 1 to 4: it waits for open handles, and those never wait for
 //! a lock of 1 or 2 (the operation has them before it opens its handle).
 
+pub(crate) mod attributes;
 mod commit;
 mod handle;
-pub(crate) mod holds;
-pub(crate) mod touched;
+mod holds;
+mod namespace;
+mod orphans;
+mod sync;
+mod touched;
 mod transaction;
 
 use std::sync::{Arc, Mutex};
@@ -42,6 +46,7 @@ use crate::volume::Volume;
 pub(crate) use commit::start_committing;
 pub(crate) use handle::Handle;
 pub(crate) use holds::Holds;
+pub(crate) use orphans::Orphans;
 pub(crate) use touched::Touched;
 pub(crate) use transaction::{Ended, FreedRun, Transactions};
 
@@ -58,6 +63,10 @@ pub(crate) struct Core {
     pub(crate) allocator: Allocator,
     pub(crate) locks: InodeLocks,
     pub(crate) touched: Touched,
+    pub(crate) orphans: Orphans,
+    pub(crate) holds: Arc<Holds>,
+    /// Held by whoever moves a directory to another directory.
+    pub(crate) renames: Mutex<()>,
     /// How old a transaction becomes before it is committed; `None`: until somebody asks.
     pub(crate) commit_interval: Option<Duration>,
 }

@@ -1,0 +1,90 @@
+//! Reading while others write: each call has its file's lock, shared, so that it sees every change
+//! whole or not at all.
+
+use diskfs_vfs::{
+    DirEntries, Error, ErrorKind, FileExtents, FsRead, Identity, InodeNumber, Metadata, Result,
+    Statistics,
+};
+
+use super::WritableExt4;
+
+impl WritableExt4 {
+    /// Reads of one file, with its lock. What is found to be corrupt ends writing: nobody knows what
+    /// else is.
+    fn reading<R>(&self, inode: InodeNumber, read: impl FnOnce() -> Result<R>) -> Result<R> {
+        let Ok(number) = u32::try_from(inode.0) else {
+            return Err(Error::new(ErrorKind::NotFound, "no such inode").in_inode(inode));
+        };
+        let shared = self.core.locks.shared(number);
+        let result = read();
+        drop(shared);
+        result.inspect_err(|e| self.core.found(e))
+    }
+}
+
+impl FsRead for WritableExt4 {
+    fn identity(&self) -> Identity {
+        self.core.reader.identity()
+    }
+
+    fn root(&self) -> InodeNumber {
+        self.core.reader.root()
+    }
+
+    fn lookup(&self, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
+        self.reading(dir, || self.core.reader.lookup(dir, name))
+    }
+
+    fn metadata(&self, inode: InodeNumber) -> Result<Metadata> {
+        self.reading(inode, || self.core.reader.metadata(inode))
+    }
+
+    fn read_at(&self, inode: InodeNumber, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.reading(inode, || self.core.reader.read_at(inode, offset, buf))
+    }
+
+    /// All entries as they are at one moment: names that come and go later are not seen, and none is
+    /// seen twice or missed because an index was split.
+    fn read_dir(&self, dir: InodeNumber, cookie: u64) -> Result<DirEntries<'_>> {
+        let entries: Vec<_> = self.reading(dir, || {
+            Ok(self.core.reader.read_dir(dir, cookie)?.collect())
+        })?;
+        Ok(Box::new(entries.into_iter()))
+    }
+
+    fn read_link(&self, inode: InodeNumber) -> Result<Vec<u8>> {
+        self.reading(inode, || self.core.reader.read_link(inode))
+    }
+
+    fn xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.reading(inode, || self.core.reader.xattr(inode, name))
+    }
+
+    fn list_xattrs(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>> {
+        self.reading(inode, || self.core.reader.list_xattrs(inode))
+    }
+
+    fn statistics(&self) -> Result<Statistics> {
+        self.core.reader.statistics()
+    }
+
+    fn extents_of(&self, inode: InodeNumber, offset: u64) -> Result<FileExtents<'_>> {
+        let extents: Vec<_> = self.reading(inode, || {
+            Ok(self.core.reader.extents_of(inode, offset)?.collect())
+        })?;
+        Ok(Box::new(extents.into_iter()))
+    }
+
+    fn will_need_metadata(&self, inodes: &[InodeNumber]) {
+        self.core.reader.will_need_metadata(inodes);
+    }
+
+    fn will_need(&self, inode: InodeNumber, offset: u64, len_bytes: u64) {
+        let announce = || {
+            self.core.reader.will_need(inode, offset, len_bytes);
+            Ok(())
+        };
+        // A hint that can't be given is none.
+        let _ = self.reading(inode, announce);
+    }
+}

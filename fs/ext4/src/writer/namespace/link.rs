@@ -1,0 +1,63 @@
+//! Another name for a file.
+
+use diskfs_vfs::FileType;
+
+use crate::error::{Error, ErrorKind, InInode, Result};
+use crate::inode::InodeFlags;
+use crate::pending::directory;
+use crate::writer::{Core, Handle, now};
+
+use super::{
+    CREDITS_BASE, CREDITS_INSERT, LINKS_MAX, changeable_dir, check_name, entry, live,
+    not_append_only, not_immutable, touch,
+};
+
+impl Core {
+    /// Gives `number` one more name.
+    pub(crate) fn link(&self, number: u32, dir: u32, name: &[u8]) -> Result<()> {
+        check_name(dir, name)?;
+        let credits = CREDITS_BASE.saturating_add(CREDITS_INSERT);
+        self.update(&[dir, number], credits, |handle| {
+            link(handle, number, dir, name)
+        })
+    }
+}
+
+fn link(handle: &Handle<'_>, number: u32, dir: u32, name: &[u8]) -> Result<()> {
+    let mut dir = changeable_dir(handle, dir)?;
+    let mut inode = live(handle, number)?;
+    let orphans = &handle.core().orphans;
+    if inode.is(FileType::Directory) {
+        let reason = "a directory has one name";
+        return Err(Error::new(ErrorKind::NotPermitted, reason)).in_inode(number);
+    }
+    if inode.links == 0 && !orphans.is_unnamed(number) {
+        return Err(Error::new(ErrorKind::NotFound, "the file was removed")).in_inode(number);
+    }
+    not_immutable(&inode)?;
+    not_append_only(&inode)?;
+    if inode.links >= LINKS_MAX {
+        let reason = "a file has at most 65000 names";
+        return Err(Error::new(ErrorKind::TooManyNames, reason)).in_inode(number);
+    }
+    if dir.has(InodeFlags::PROJECT_INHERIT) && dir.project != inode.project {
+        let reason = "the file belongs to another project than the directory";
+        return Err(Error::new(ErrorKind::Invalid, reason)).in_inode(number);
+    }
+    if entry(handle, &dir, name)?.is_some() {
+        return Err(Error::new(ErrorKind::Exists, "the name is taken")).in_inode(dir.number);
+    }
+    let file_type = inode.file_type.unwrap_or(FileType::Regular);
+    let inserted = directory::insert(handle, &mut dir, name, number, file_type);
+    if inserted.is_ok() {
+        touch(&mut dir);
+    }
+    handle.store(&dir)?;
+    inserted?;
+    if inode.links == 0 {
+        orphans.remove(handle, number)?;
+    }
+    inode.links = inode.links.saturating_add(1);
+    inode.changed = now();
+    handle.store(&inode)
+}

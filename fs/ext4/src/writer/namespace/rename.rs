@@ -1,0 +1,341 @@
+//! Names changed.
+
+use std::sync::PoisonError;
+
+use diskfs_vfs::{Device, FileType, NewAttributes, NewKind, RenameMode};
+
+use crate::error::{Error, ErrorKind, InInode, Result};
+use crate::inode::{Inode, InodeFlags, ROOT};
+use crate::pending::directory;
+use crate::writer::{Core, Handle, now};
+
+use super::evict::Left;
+use super::{
+    CREDITS_BASE, CREDITS_INSERT, changeable_dir, check_name, check_removable, count_subdirectory,
+    discount_subdirectory, entry, evict, new_inode, touch,
+};
+
+/// One end of a rename: a name in a directory.
+#[derive(Debug, Clone, Copy)]
+struct Name<'a> {
+    dir: u32,
+    name: &'a [u8],
+}
+
+/// What was found at both ends.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    source: u32,
+    target: Option<u32>,
+}
+
+/// What came of a try.
+enum Outcome {
+    Done {
+        /// The file that is to be evicted.
+        gone: Option<u32>,
+    },
+    /// Something else was there.
+    Again,
+}
+
+impl Core {
+    /// Gives a file another name, in one transaction.
+    pub(crate) fn rename(
+        &self,
+        from: (u32, &[u8]),
+        to: (u32, &[u8]),
+        mode: RenameMode,
+    ) -> Result<()> {
+        let from = Name {
+            dir: from.0,
+            name: from.1,
+        };
+        let to = Name {
+            dir: to.0,
+            name: to.1,
+        };
+        check_name(from.dir, from.name)?;
+        check_name(to.dir, to.name)?;
+        // Nobody else makes one directory another's ancestor meanwhile.
+        let _alone = (from.dir != to.dir)
+            .then(|| self.renames.lock().unwrap_or_else(PoisonError::into_inner));
+        loop {
+            let found = Found {
+                source: self.find_existing(from.dir, from.name)?,
+                target: self.find(to.dir, to.name)?,
+            };
+            if from.dir != to.dir {
+                self.check_ancestry(from, to, found, mode)?;
+            }
+            let mut inodes = vec![from.dir, to.dir, found.source];
+            inodes.extend(found.target);
+            let credits = CREDITS_BASE
+                .saturating_add(CREDITS_INSERT)
+                .saturating_add(evict::CREDITS_SMALL);
+            let outcome = self.update(&inodes, credits, |handle| {
+                Rename {
+                    handle,
+                    from,
+                    to,
+                    found,
+                    mode,
+                }
+                .run()
+            })?;
+            match outcome {
+                Outcome::Again => {}
+                Outcome::Done { gone: None } => return Ok(()),
+                Outcome::Done { gone: Some(gone) } => return self.evict(gone),
+            }
+        }
+    }
+
+    /// Fails when a directory would go below itself.
+    fn check_ancestry(
+        &self,
+        from: Name<'_>,
+        to: Name<'_>,
+        found: Found,
+        mode: RenameMode,
+    ) -> Result<()> {
+        let below = |dir, ancestor| {
+            let reason = "a directory can't go below itself";
+            let e = Error::new(ErrorKind::Invalid, reason);
+            if self.is_below(dir, ancestor)? {
+                return Err(e).in_inode(ancestor);
+            }
+            Ok(())
+        };
+        below(to.dir, found.source)?;
+        match found.target {
+            // What is exchanged goes the other way.
+            Some(target) if mode == RenameMode::Exchange => below(from.dir, target),
+            // It holds what is to replace it, so it is not empty.
+            Some(target) if self.is_below(from.dir, target)? => {
+                let reason = "the directory is not empty";
+                Err(Error::new(ErrorKind::NotEmpty, reason)).in_inode(target)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether `dir` is `ancestor` or lies below it.
+    fn is_below(&self, dir: u32, ancestor: u32) -> Result<bool> {
+        let mut at = dir;
+        // No path is deeper than the filesystem has inodes; a ring of directories is corrupt.
+        for _ in 0..self.volume().superblock.inodes_count {
+            if at == ancestor {
+                return Ok(true);
+            }
+            if at == ROOT {
+                return Ok(false);
+            }
+            at = self.find_existing(at, b"..")?;
+        }
+        let reason = "the directories above it form a ring";
+        Err(Error::new(ErrorKind::Corrupt, reason)).in_inode(dir)
+    }
+}
+
+struct Rename<'a> {
+    handle: &'a Handle<'a>,
+    from: Name<'a>,
+    to: Name<'a>,
+    found: Found,
+    mode: RenameMode,
+}
+
+/// The inodes that a rename is about. Two of them may be one, so each is stored before the other
+/// end is looked at.
+impl Rename<'_> {
+    fn run(&self) -> Result<Outcome> {
+        let from_dir = changeable_dir(self.handle, self.from.dir)?;
+        let to_dir = changeable_dir(self.handle, self.to.dir)?;
+        let source = entry(self.handle, &from_dir, self.from.name)?;
+        let target = entry(self.handle, &to_dir, self.to.name)?;
+        if source != Some(self.found.source) || target != self.found.target {
+            return Ok(Outcome::Again);
+        }
+        let source = self.handle.inode(self.found.source)?;
+        check_removable(&from_dir, &source)?;
+        check_project(&to_dir, &source)?;
+        match (target, self.mode) {
+            (Some(_), RenameMode::NoReplace | RenameMode::NoReplaceWhiteout) => {
+                let reason = "the name is taken";
+                Err(Error::new(ErrorKind::Exists, reason)).in_inode(self.to.dir)
+            }
+            (None, RenameMode::Exchange) => {
+                let reason = "there is nothing to exchange it with";
+                Err(Error::new(ErrorKind::NotFound, reason)).in_inode(self.to.dir)
+            }
+            // Two names of one file: nothing is done, says POSIX.
+            (Some(target), _) if target == source.number => Ok(Outcome::Done { gone: None }),
+            (Some(target), RenameMode::Exchange) => {
+                let target = self.handle.inode(target)?;
+                self.exchange(&from_dir, &to_dir, source, target)
+            }
+            (Some(target), _) => {
+                let target = self.handle.inode(target)?;
+                self.replace(&to_dir, source, target)
+            }
+            (None, _) => self.to_new_name(source),
+        }
+    }
+
+    fn to_new_name(&self, source: Inode) -> Result<Outcome> {
+        let is_dir = source.is(FileType::Directory);
+        let file_type = type_of(&source);
+        let whiteout = self.make_whiteout()?;
+        self.in_dir(self.to, |dir| {
+            if is_dir && self.from.dir != self.to.dir {
+                count_subdirectory(&self.handle.volume().superblock, dir)?;
+            }
+            directory::insert(self.handle, dir, self.to.name, source.number, file_type)
+        })
+        .or_else(|e| self.undo_whiteout(whiteout.as_ref(), e))?;
+        self.leave_old_name(whiteout.as_ref(), is_dir && self.from.dir != self.to.dir)?;
+        self.moved(source)?;
+        Ok(Outcome::Done { gone: None })
+    }
+
+    fn replace(&self, to_dir: &Inode, source: Inode, mut target: Inode) -> Result<Outcome> {
+        check_removable(to_dir, &target)?;
+        let is_dir = source.is(FileType::Directory);
+        self.check_replaceable(is_dir, &target)?;
+        let file_type = type_of(&source);
+        let whiteout = self.make_whiteout()?;
+        self.in_dir(self.to, |dir| {
+            directory::replace(self.handle, dir, self.to.name, source.number, file_type)
+        })?;
+        // One directory comes to `to` and one goes; `from` has one less in any case.
+        self.leave_old_name(whiteout.as_ref(), is_dir)?;
+        let left = evict::drop_link(self.handle, &mut target)?;
+        self.moved(source)?;
+        Ok(Outcome::Done {
+            gone: (left == Left::Eviction).then_some(target.number),
+        })
+    }
+
+    fn check_replaceable(&self, is_dir: bool, target: &Inode) -> Result<()> {
+        let target_is_dir = target.is(FileType::Directory);
+        let error = match (is_dir, target_is_dir) {
+            (true, false) => Error::new(ErrorKind::NotADirectory, "not a directory"),
+            (false, true) => Error::new(ErrorKind::IsADirectory, "is a directory"),
+            (true, true) if !directory::is_empty(self.handle.volume(), target)? => {
+                Error::new(ErrorKind::NotEmpty, "the directory is not empty")
+            }
+            _ => return Ok(()),
+        };
+        Err(error).in_inode(target.number)
+    }
+
+    fn exchange(
+        &self,
+        from_dir: &Inode,
+        to_dir: &Inode,
+        source: Inode,
+        target: Inode,
+    ) -> Result<Outcome> {
+        check_removable(to_dir, &target)?;
+        check_project(from_dir, &target)?;
+        let comes = |inode: &Inode| inode.is(FileType::Directory);
+        let changes_count = self.from.dir != self.to.dir && comes(&source) != comes(&target);
+        let swap = |at: Name<'_>, new: &Inode| {
+            self.in_dir(at, |dir| {
+                if changes_count && comes(new) {
+                    count_subdirectory(&self.handle.volume().superblock, dir)?;
+                } else if changes_count {
+                    discount_subdirectory(dir);
+                }
+                directory::replace(self.handle, dir, at.name, new.number, type_of(new))
+            })
+        };
+        // The one that can fail for want of a count is first: nothing is changed then.
+        if comes(&source) {
+            swap(self.to, &source)?;
+            swap(self.from, &target)?;
+        } else {
+            swap(self.from, &target)?;
+            swap(self.to, &source)?;
+        }
+        self.moved_to(source, self.to.dir)?;
+        self.moved_to(target, self.from.dir)?;
+        Ok(Outcome::Done { gone: None })
+    }
+
+    /// Changes one end's directory, which is stored then even if that failed: what insertion did
+    /// until then holds together.
+    fn in_dir(&self, at: Name<'_>, change: impl FnOnce(&mut Inode) -> Result<()>) -> Result<()> {
+        let mut dir = self.handle.inode(at.dir)?;
+        let before = dir.links;
+        let changed = change(&mut dir);
+        match changed {
+            Ok(()) => touch(&mut dir),
+            Err(_) => dir.links = before,
+        }
+        self.handle.store(&dir)?;
+        changed
+    }
+
+    /// Takes the old name away, or gives it to the whiteout.
+    fn leave_old_name(&self, whiteout: Option<&Inode>, one_directory_less: bool) -> Result<()> {
+        self.in_dir(self.from, |dir| {
+            if one_directory_less {
+                discount_subdirectory(dir);
+            }
+            match whiteout {
+                Some(inode) => {
+                    let number = inode.number;
+                    directory::replace(self.handle, dir, self.from.name, number, type_of(inode))
+                }
+                None => directory::remove(self.handle, dir, self.from.name).map(|_| ()),
+            }
+        })
+    }
+
+    fn make_whiteout(&self) -> Result<Option<Inode>> {
+        let wanted = matches!(
+            self.mode,
+            RenameMode::Whiteout | RenameMode::NoReplaceWhiteout
+        );
+        if !wanted {
+            return Ok(None);
+        }
+        let dir = self.handle.inode(self.from.dir)?;
+        let kind = NewKind::CharacterDevice(Device { major: 0, minor: 0 });
+        new_inode::make(self.handle, &dir, kind, &NewAttributes::for_root(0)).map(Some)
+    }
+
+    fn undo_whiteout(&self, whiteout: Option<&Inode>, e: Error) -> Result<()> {
+        if let Some(inode) = whiteout {
+            evict::undo_new(self.handle, &mut inode.clone())?;
+        }
+        Err(e)
+    }
+
+    fn moved(&self, source: Inode) -> Result<()> {
+        self.moved_to(source, self.to.dir)
+    }
+
+    /// The file is in another directory now.
+    fn moved_to(&self, mut inode: Inode, dir: u32) -> Result<()> {
+        if inode.is(FileType::Directory) && self.from.dir != self.to.dir {
+            directory::set_parent(self.handle, &mut inode, dir)?;
+        }
+        inode.changed = now();
+        self.handle.store(&inode)
+    }
+}
+
+fn type_of(inode: &Inode) -> FileType {
+    inode.file_type.unwrap_or(FileType::Regular)
+}
+
+fn check_project(dir: &Inode, inode: &Inode) -> Result<()> {
+    if dir.has(InodeFlags::PROJECT_INHERIT) && dir.project != inode.project {
+        let reason = "the file belongs to another project than the directory";
+        return Err(Error::new(ErrorKind::Invalid, reason)).in_inode(inode.number);
+    }
+    Ok(())
+}

@@ -1,0 +1,52 @@
+//! Making things durable when somebody asks.
+
+use diskfs_vfs::SyncFile;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::pool::TransactionId;
+
+use super::{Core, write_failed};
+
+impl Core {
+    /// Makes one file durable.
+    pub(crate) fn sync_file(&self, number: u32, what: SyncFile) -> Result<()> {
+        self.write_back(number)?;
+        let last = self.touched.last(number, what);
+        if last == TransactionId(0) {
+            // Nothing but contents that were written over others, if anything.
+            return self.flush();
+        }
+        // A commit flushes the device before its own last block, and all contents were written
+        // before the transaction's handles were closed.
+        self.transactions.make_durable(last)?;
+        self.flush()
+    }
+
+    /// Makes everything durable.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.write_all_back()?;
+        self.transactions
+            .make_durable(self.transactions.running())?;
+        self.flush()
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.device.flush().map_err(write_failed)
+    }
+
+    /// Ends a hold of a file.
+    pub(crate) fn release(&self, number: u32) -> Result<()> {
+        // Only an orphan can go away; all others have names.
+        if self.holds.remove(number) && self.orphans.contains(number) {
+            return self.evict(number);
+        }
+        Ok(())
+    }
+
+    /// A reader met this error: what is corrupt ends writing.
+    pub(crate) fn found(&self, e: &Error) {
+        if e.kind() == ErrorKind::Corrupt {
+            self.abort(e);
+        }
+    }
+}
