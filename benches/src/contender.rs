@@ -29,6 +29,14 @@ pub(crate) trait Contender: Debug {
     /// mount points.
     fn mount(&self, image: &Path, dir: &Path) -> Result<Mount>;
 
+    /// Whether it writes into images of its kind.
+    fn writes(&self) -> bool {
+        self.kind() != Kind::Qcow2Zstd
+    }
+
+    /// Mounts `image` for writing; as [`mount`](Self::mount) otherwise.
+    fn mount_for_writing(&self, image: &Path, dir: &Path) -> Result<Mount>;
+
     /// The command that prints a file of the image without a mount.
     fn cat(&self, _image: &Path, _path: &str) -> Option<Command> {
         None

@@ -17,7 +17,22 @@ use crate::meter::Meter;
 /// A FUSE server that flushes nothing ends within milliseconds; a loaded machine needs slack.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-const READ_ONLY_LOOP: &str = "ro,loop";
+/// What a mount is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+impl Access {
+    /// Options of mount(8) for a loop device.
+    fn loop_options(self) -> &'static str {
+        match self {
+            Self::Read => "ro,loop",
+            Self::Write => "rw,loop",
+        }
+    }
+}
 
 /// A contender's mount. The fields are dropped in this order.
 #[derive(Debug)]
@@ -30,8 +45,8 @@ pub(crate) struct Mount {
 
 impl Mount {
     /// The kernel's own mount of `image`, through a loop device.
-    pub(crate) fn by_loop_device(image: &Path, point: MountPoint) -> Result<Self> {
-        point.mount_loop(image, READ_ONLY_LOOP)?;
+    pub(crate) fn by_loop_device(image: &Path, point: MountPoint, access: Access) -> Result<Self> {
+        point.mount_loop(image, access.loop_options())?;
         let meter = Meter::loop_device_of(point.path())?;
         Ok(Self {
             point,
@@ -58,6 +73,7 @@ impl Mount {
         server: Server,
         beneath: MountPoint,
         point: MountPoint,
+        access: Access,
     ) -> Result<Self> {
         let meter = Meter::Process(server.pid);
         let beneath = Some(beneath);
@@ -68,7 +84,7 @@ impl Mount {
             meter,
         };
         if let Some(file) = &mount.beneath {
-            mount.point.mount_loop(file.path(), READ_ONLY_LOOP)?;
+            mount.point.mount_loop(file.path(), access.loop_options())?;
         }
         Ok(mount)
     }

@@ -37,7 +37,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) contenders: Vec<String>,
 
-    /// Only visits whose name contains one of these (first-byte, find, tar, sequential, random, commands)
+    /// Only visits whose name contains one of these (first-byte, find, tar, sequential, random, commands, tree, write, creates)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) visits: Vec<String>,
 

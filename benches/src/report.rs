@@ -137,7 +137,7 @@ impl<'a> Report<'a> {
 fn ratio(unit: Unit, mine: f64, base: f64) -> Option<f64> {
     match unit {
         Unit::Milliseconds | Unit::Mebibytes => Some(mine / base),
-        Unit::ReadsPerSecond => Some(base / mine),
+        Unit::ReadsPerSecond | Unit::WritesPerSecond | Unit::FilesPerSecond => Some(base / mine),
         Unit::BytesPerByte => None,
     }
 }
@@ -157,6 +157,8 @@ fn unit_name(unit: Unit) -> &'static str {
     match unit {
         Unit::Milliseconds => "ms",
         Unit::ReadsPerSecond => "reads/s",
+        Unit::WritesPerSecond => "writes/s",
+        Unit::FilesPerSecond => "files/s",
         Unit::Mebibytes => "MiB",
         Unit::BytesPerByte => "B/B",
     }

@@ -130,6 +130,36 @@ impl Rig {
         contender.mount(&self.image(contender), self.scratch.path())
     }
 
+    /// The Debian tree as an archive.
+    pub(crate) fn archive(&self) -> PathBuf {
+        self.images.archive()
+    }
+
+    /// Where a contender's image to write into is.
+    fn written(&self, contender: &dyn Contender) -> PathBuf {
+        let name = self.images.empty(contender.kind());
+        self.scratch
+            .path()
+            .join(name.file_name().unwrap_or_default())
+    }
+
+    /// Makes a contender's image to write into anew, with an empty filesystem.
+    pub(crate) fn make_empty(&self, contender: &dyn Contender) -> Result<()> {
+        let mut copy = std::process::Command::new("cp");
+        copy.arg("--sparse=always")
+            .arg(self.images.empty(contender.kind()));
+        let to = self.written(contender);
+        command::output(copy.arg(&to))?;
+        // What is written back of the copy later is not the contender's.
+        std::fs::File::open(to)?.sync_all()?;
+        Ok(())
+    }
+
+    /// Mounts the image that [`make_empty`](Self::make_empty) made.
+    pub(crate) fn mount_for_writing(&self, contender: &dyn Contender) -> Result<Mount> {
+        contender.mount_for_writing(&self.written(contender), self.scratch.path())
+    }
+
     /// Mounts a contender's image with nothing cached but the image file itself.
     pub(crate) fn mount_with_image_cached(&self, contender: &dyn Contender) -> Result<Mount> {
         self.drop_caches()?;

@@ -1,11 +1,15 @@
 //! What is measured on each contender, one visit per file. A visit fills one or more rows.
 
 mod commands;
+mod creates;
 mod find;
 mod first_byte;
+mod large_write;
 mod random;
 mod sequential;
 mod tar;
+mod tree;
+mod written;
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -29,8 +33,12 @@ const SMALL_FILE: &str = "etc/os-release";
 pub(crate) enum Unit {
     /// Milliseconds of wall time.
     Milliseconds,
-    /// 4 KiB reads in a second: the only one where more is better.
+    /// 4 KiB reads in a second: more is better, as with all that are per second.
     ReadsPerSecond,
+    /// 4 KiB writes in a second.
+    WritesPerSecond,
+    /// Files made in a second.
+    FilesPerSecond,
     /// MiB of memory, or read.
     Mebibytes,
     /// Bytes read from the image per byte asked for.
@@ -82,7 +90,7 @@ pub(crate) trait Visit: Debug {
 pub(crate) type Record<'a> = dyn FnMut(&'static str, f64) + 'a;
 
 /// All visits, in the order of the table.
-pub(crate) fn all() -> [&'static dyn Visit; 6] {
+pub(crate) fn all() -> [&'static dyn Visit; 9] {
     [
         &first_byte::FirstByte,
         &find::Find,
@@ -90,6 +98,9 @@ pub(crate) fn all() -> [&'static dyn Visit; 6] {
         &sequential::Sequential,
         &random::Random,
         &commands::Commands,
+        &tree::Tree,
+        &large_write::LargeWrite,
+        &creates::Creates,
     ]
 }
 

@@ -23,6 +23,14 @@ impl Diskfs {
         Self { program, kind }
     }
 
+    fn mount_with(&self, options: &[&str], image: &Path, dir: &Path) -> Result<Mount> {
+        let point = MountPoint::directory(dir.join("mnt"))?;
+        let mut mount = Command::new(&self.program);
+        mount.arg("mount").args(options).arg(image);
+        command::started(mount.arg(point.path()))?;
+        Mount::by_server(point)
+    }
+
     fn command(&self, name: &str, image: &Path, path: &str) -> Command {
         let mut command = Command::new(&self.program);
         command.arg(name).arg(format!("{}:{path}", image.display()));
@@ -46,10 +54,11 @@ impl Contender for Diskfs {
     }
 
     fn mount(&self, image: &Path, dir: &Path) -> Result<Mount> {
-        let point = MountPoint::directory(dir.join("mnt"))?;
-        let mut mount = Command::new(&self.program);
-        command::started(mount.arg("mount").arg(image).arg(point.path()))?;
-        Mount::by_server(point)
+        self.mount_with(&[], image, dir)
+    }
+
+    fn mount_for_writing(&self, image: &Path, dir: &Path) -> Result<Mount> {
+        self.mount_with(&["--rw"], image, dir)
     }
 
     fn cat(&self, image: &Path, path: &str) -> Option<Command> {

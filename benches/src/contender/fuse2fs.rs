@@ -10,7 +10,7 @@ use crate::command;
 use crate::image::Kind;
 use crate::mount::{Mount, MountPoint};
 
-/// `fuse2fs -o ro`.
+/// `fuse2fs`.
 #[derive(Debug)]
 pub(super) struct Fuse2fs;
 
@@ -28,10 +28,11 @@ impl Contender for Fuse2fs {
     }
 
     fn mount(&self, image: &Path, dir: &Path) -> Result<Mount> {
-        let point = MountPoint::directory(dir.join("mnt"))?;
-        let mut server = Command::new("fuse2fs");
-        command::started(server.args(["-o", "ro"]).arg(image).arg(point.path()))?;
-        Mount::by_server(point)
+        mount("ro", image, dir)
+    }
+
+    fn mount_for_writing(&self, image: &Path, dir: &Path) -> Result<Mount> {
+        mount("rw", image, dir)
     }
 
     fn cat(&self, image: &Path, path: &str) -> Option<Command> {
@@ -41,6 +42,13 @@ impl Contender for Fuse2fs {
     fn list(&self, image: &Path, path: &str) -> Option<Command> {
         Some(debugfs(image, &format!("ls -l {path}")))
     }
+}
+
+fn mount(option: &str, image: &Path, dir: &Path) -> Result<Mount> {
+    let point = MountPoint::directory(dir.join("mnt"))?;
+    let mut server = Command::new("fuse2fs");
+    command::started(server.args(["-o", option]).arg(image).arg(point.path()))?;
+    Mount::by_server(point)
 }
 
 fn debugfs(image: &Path, request: &str) -> Command {

@@ -6,9 +6,9 @@ use anyhow::Result;
 
 use super::Contender;
 use crate::image::Kind;
-use crate::mount::{Mount, MountPoint};
+use crate::mount::{Access, Mount, MountPoint};
 
-/// `mount -o ro,loop`.
+/// `mount -o loop`.
 #[derive(Debug)]
 pub(super) struct Kernel;
 
@@ -26,6 +26,14 @@ impl Contender for Kernel {
     }
 
     fn mount(&self, image: &Path, dir: &Path) -> Result<Mount> {
-        Mount::by_loop_device(image, MountPoint::directory(dir.join("mnt"))?)
+        Mount::by_loop_device(image, MountPoint::directory(dir.join("mnt"))?, Access::Read)
+    }
+
+    fn mount_for_writing(&self, image: &Path, dir: &Path) -> Result<Mount> {
+        Mount::by_loop_device(
+            image,
+            MountPoint::directory(dir.join("mnt"))?,
+            Access::Write,
+        )
     }
 }

@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use super::Contender;
 use crate::command;
 use crate::image::Kind;
-use crate::mount::{Mount, MountPoint, Server};
+use crate::mount::{Access, Mount, MountPoint, Server};
 
-/// `qemu-storage-daemon --export fuse`, then `mount -o ro,loop`.
+/// `qemu-storage-daemon --export fuse`, then `mount -o loop`.
 #[derive(Debug)]
 pub(super) struct StorageDaemon {
     kind: Kind,
@@ -38,19 +38,33 @@ impl Contender for StorageDaemon {
     }
 
     fn mount(&self, image: &Path, dir: &Path) -> Result<Mount> {
+        self.mount_with(Access::Read, image, dir)
+    }
+
+    fn mount_for_writing(&self, image: &Path, dir: &Path) -> Result<Mount> {
+        self.mount_with(Access::Write, image, dir)
+    }
+}
+
+impl StorageDaemon {
+    fn mount_with(&self, access: Access, image: &Path, dir: &Path) -> Result<Mount> {
+        let (read_only, writable) = match access {
+            Access::Read => ("on", "off"),
+            Access::Write => ("off", "on"),
+        };
         let disk = MountPoint::file(dir.join("disk"))?;
         let driver = self.kind.qemu_driver();
         let mut server = Command::new("qemu-storage-daemon");
         server.args(["--daemonize", "--blockdev"]).arg(format!(
-            "driver=file,node-name=file,read-only=on,filename={}",
+            "driver=file,node-name=file,read-only={read_only},filename={}",
             image.display()
         ));
         server.args([
             "--blockdev",
-            &format!("driver={driver},node-name=disk,read-only=on,file=file"),
+            &format!("driver={driver},node-name=disk,read-only={read_only},file=file"),
         ]);
         server.arg("--export").arg(format!(
-            "type=fuse,id=export,node-name=disk,writable=off,mountpoint={}",
+            "type=fuse,id=export,node-name=disk,writable={writable},mountpoint={}",
             disk.path().display()
         ));
         let pid_file = dir.join("pid");
@@ -59,6 +73,6 @@ impl Contender for StorageDaemon {
         fs::remove_file(&pid_file)?;
         let server = Server::new(pid.trim().parse()?);
         let point = MountPoint::directory(dir.join("mnt"))?;
-        Mount::by_loop_over_server(server, disk, point)
+        Mount::by_loop_over_server(server, disk, point, access)
     }
 }
