@@ -117,10 +117,38 @@ fn system_time(time: Timestamp) -> SystemTime {
         .unwrap_or(UNIX_EPOCH)
 }
 
+/// A time that the kernel names.
+pub(super) fn timestamp(time: SystemTime) -> Timestamp {
+    let (whole, nanoseconds) = match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => (i64::try_from(after.as_secs()), after.subsec_nanos()),
+        Err(before) => {
+            let before = before.duration();
+            let seconds = i64::try_from(before.as_secs()).map(|seconds| -seconds);
+            match before.subsec_nanos() {
+                0 => (seconds, 0),
+                // The fraction counts forwards.
+                fraction => (seconds.map(|s| s - 1), 1_000_000_000 - fraction),
+            }
+        }
+    };
+    Timestamp {
+        seconds: whole.unwrap_or(i64::MAX),
+        nanoseconds,
+    }
+}
+
 /// The kernel's `new_encode_dev` (`linux/kdev_t.h`): 12 bits of major, 20 of minor.
 fn encode_device(device: Device) -> u32 {
     let (major, minor) = (device.major, device.minor);
     (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & 0xf_ff00) << 12)
+}
+
+/// The kernel's `new_decode_dev`.
+pub(super) fn decode_device(number: u32) -> Device {
+    Device {
+        major: (number >> 8) & 0xfff,
+        minor: (number & 0xff) | ((number >> 12) & 0xf_ff00),
+    }
 }
 
 /// The kernel keeps the block size as a power of two.
@@ -162,6 +190,13 @@ mod tests {
         let late = Duration::from_secs(0x3_7fff_ffff);
         assert_eq!(time(0x3_7fff_ffff, 0), UNIX_EPOCH + late);
         let _ = (time(i64::MIN, 0), time(i64::MAX, u32::MAX));
+        for (seconds, nanoseconds) in [(0, 5), (-1, 250_000_000), (-5, 0), (0x3_7fff_ffff, 1)] {
+            let there_and_back = timestamp(time(seconds, nanoseconds));
+            assert_eq!(
+                (there_and_back.seconds, there_and_back.nanoseconds),
+                (seconds, nanoseconds)
+            );
+        }
     }
 
     #[test]
@@ -170,5 +205,10 @@ mod tests {
         assert_eq!(device(1, 3), 0x103);
         assert_eq!(device(8, 0x12345), 0x1230_0845);
         assert_eq!(device(0xfff, 0xf_ffff), u32::MAX);
+        let disk = Device {
+            major: 259,
+            minor: 0x12345,
+        };
+        assert_eq!(decode_device(encode_device(disk)), disk);
     }
 }

@@ -16,7 +16,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
 use super::mount_table::{KIND, MountId, lossy, mounted_at};
-use super::options::{Access, Effect, Options};
+use super::options::{Access, Direction, Effect, Options};
 use crate::{Error, ErrorKind, Result};
 
 const DEVICE: &str = "/dev/fuse";
@@ -76,8 +76,13 @@ impl Drop for MountPoint {
 /// # Errors
 /// When the kernel or fusermount3 refuse.
 pub fn detach(mountpoint: &Path, id: MountId) -> Result<()> {
+    unmount_if(mountpoint, id, Laziness::Detach)
+}
+
+/// Unmounts `id`, if that is what is mounted there.
+pub(super) fn unmount_if(mountpoint: &Path, id: MountId, laziness: Laziness) -> Result<()> {
     match mounted_at(mountpoint)? {
-        Some(found) if found.id == id => unmount(mountpoint, Laziness::Detach),
+        Some(found) if found.id == id => unmount(mountpoint, laziness),
         _ => Ok(()),
     }
 }
@@ -94,12 +99,16 @@ fn unique_id(path: &Path) -> Option<u64> {
 }
 
 /// Mounts at `mountpoint`, without anybody to answer yet.
-pub(super) fn connect(mountpoint: &Path, options: &Options) -> Result<Connection> {
+pub(super) fn connect(
+    mountpoint: &Path,
+    direction: Direction,
+    options: &Options,
+) -> Result<Connection> {
     let path = check_mountpoint(mountpoint).map_err(|error| error.in_file(mountpoint))?;
-    let device = mount_directly(&path, options)
+    let device = mount_directly(&path, direction, options)
         .and_then(|mounted| match mounted {
             Some(device) => Ok(device),
-            None => mount_with_helper(&path, options),
+            None => mount_with_helper(&path, direction, options),
         })
         .map_err(|error| error.in_file(mountpoint))?;
     let id = mounted_at(&path)?
@@ -134,7 +143,7 @@ fn check_mountpoint(mountpoint: &Path) -> Result<PathBuf> {
 }
 
 /// Opens the device and mounts it. `None` when that takes rights that we lack.
-fn mount_directly(path: &Path, options: &Options) -> Result<Option<File>> {
+fn mount_directly(path: &Path, direction: Direction, options: &Options) -> Result<Option<File>> {
     let device = match OpenOptions::new().read(true).write(true).open(DEVICE) {
         Ok(device) => device,
         Err(error) => match Errno::from_io_error(&error) {
@@ -144,7 +153,7 @@ fn mount_directly(path: &Path, options: &Options) -> Result<Option<File>> {
         },
     };
     let data = kernel_options(&device, options);
-    let flags = flags(options);
+    let flags = flags(direction, options);
     match rustix::mount::mount(&options.source, path, KIND, flags, data.as_c_str()) {
         Ok(()) => Ok(Some(device)),
         Err(Errno::PERM) => Ok(None),
@@ -181,20 +190,28 @@ fn access_options(access: Access) -> &'static [&'static str] {
     }
 }
 
-fn flags(options: &Options) -> MountFlags {
+fn flags(direction: Direction, options: &Options) -> MountFlags {
     let unless = |effect: Effect, flag: MountFlags| match effect {
         Effect::Allowed => MountFlags::empty(),
         Effect::Ignored => flag,
     };
-    MountFlags::RDONLY
+    let direction = match direction {
+        Direction::ReadOnly => MountFlags::RDONLY,
+        Direction::ReadWrite => MountFlags::empty(),
+    };
+    direction
         | unless(options.suid, MountFlags::NOSUID)
         | unless(options.devices, MountFlags::NODEV)
         | unless(options.execute, MountFlags::NOEXEC)
 }
 
 /// What fusermount3 takes after `-o`.
-fn helper_options(options: &Options) -> OsString {
-    let mut list = format!("ro,subtype={SUBTYPE}").into_bytes();
+fn helper_options(direction: Direction, options: &Options) -> OsString {
+    let direction = match direction {
+        Direction::ReadOnly => "ro",
+        Direction::ReadWrite => "rw",
+    };
+    let mut list = format!("{direction},subtype={SUBTYPE}").into_bytes();
     let by_effect = [
         (options.suid, "suid", "nosuid"),
         (options.devices, "dev", "nodev"),
@@ -222,11 +239,11 @@ fn helper_options(options: &Options) -> OsString {
 
 /// Has fusermount3 mount, and takes the open device from it over a socket, which is its standard
 /// input: of all descriptors the one that a child gets without being told to.
-fn mount_with_helper(path: &Path, options: &Options) -> Result<File> {
+fn mount_with_helper(path: &Path, direction: Direction, options: &Options) -> Result<File> {
     let (ours, theirs) = UnixStream::pair()?;
     let child = Command::new(FUSERMOUNT)
         .arg("-o")
-        .arg(helper_options(options))
+        .arg(helper_options(direction, options))
         .arg("--")
         .arg(path)
         .env("_FUSE_COMMFD", "0")
@@ -391,7 +408,7 @@ mod tests {
             ..Options::default()
         };
         assert_eq!(
-            helper_options(&options),
+            helper_options(Direction::ReadOnly, &options),
             "ro,subtype=diskfs,nosuid,nodev,noexec,default_permissions,allow_other,\
              fsname=/a\\,b\\\\c.qcow2"
         );

@@ -43,6 +43,11 @@ impl IdRange {
         let index = id.checked_sub(self.guest)?;
         (index < self.count).then(|| self.host.checked_add(index))?
     }
+
+    fn map_back(&self, id: u32) -> Option<u32> {
+        let index = id.checked_sub(self.host)?;
+        (index < self.count).then(|| self.guest.checked_add(index))?
+    }
 }
 
 impl IdMapping {
@@ -55,6 +60,25 @@ impl IdMapping {
                 .iter()
                 .find_map(|range| range.map(id))
                 .unwrap_or(OVERFLOW_ID),
+        }
+    }
+
+    /// Whose a file on the image is that `host` makes in a directory of `dir`'s; `None` for an id
+    /// that the image has none for.
+    pub(super) fn maker(&self, host: u32, dir: u32) -> Option<u32> {
+        match self {
+            // Everybody is everybody here, so whose the directory is tells whose its files are.
+            Self::Fixed(_) => Some(dir),
+            _ => self.owner(host, dir),
+        }
+    }
+
+    /// Whose a file of `now`'s on the image becomes when it is given to `host`.
+    pub(super) fn owner(&self, host: u32, now: u32) -> Option<u32> {
+        match self {
+            Self::Identity => Some(host),
+            Self::Fixed(all) => (host == *all).then_some(now),
+            Self::Ranges(ranges) => ranges.iter().find_map(|range| range.map_back(host)),
         }
     }
 
@@ -153,25 +177,42 @@ impl IdMap {
     /// Maps the ids within an ACL. What has not the form of one stays as it is: the kernel refuses
     /// it by itself.
     pub(crate) fn map_acl(&self, value: &mut [u8]) {
+        let mapped = self.change_acl(value, |mapping, id| Some(mapping.map(id)));
+        debug_assert!(mapped, "every id is shown as some id");
+    }
+
+    /// Maps them back, for an ACL that is to be set. Returns whether the image has all of them.
+    pub(super) fn map_acl_back(&self, value: &mut [u8]) -> bool {
+        self.change_acl(value, |mapping, id| match mapping {
+            // Whom of all it stands for can't be told.
+            IdMapping::Fixed(_) => None,
+            _ => mapping.owner(id, id),
+        })
+    }
+
+    fn change_acl(
+        &self,
+        value: &mut [u8],
+        change: impl Fn(&IdMapping, u32) -> Option<u32>,
+    ) -> bool {
         let Some((header, entries)) = value.split_at_mut_checked(ACL_HEADER_LEN) else {
-            return;
+            return true;
         };
         if *header != ACL_VERSION.to_le_bytes() {
-            return;
+            return true;
         }
-        for entry in entries.chunks_exact_mut(ACL_ENTRY_LEN) {
-            let [tag_low, tag_high, _, _, id @ ..] = entry else {
-                return;
-            };
+        let (entries, _) = entries.as_chunks_mut::<ACL_ENTRY_LEN>();
+        entries.iter_mut().all(|entry| {
+            let [tag_low, tag_high, _, _, id @ ..] = entry;
             let mapping = match u16::from_le_bytes([*tag_low, *tag_high]) {
                 ACL_TAG_USER => &self.uid,
                 ACL_TAG_GROUP => &self.gid,
-                _ => continue,
+                _ => return true,
             };
-            if let Ok(bytes) = <[u8; 4]>::try_from(&*id) {
-                id.copy_from_slice(&mapping.map(u32::from_le_bytes(bytes)).to_le_bytes());
-            }
-        }
+            let changed = change(mapping, u32::from_le_bytes(*id));
+            *id = changed.map_or(*id, u32::to_le_bytes);
+            changed.is_some()
+        })
     }
 }
 
@@ -193,6 +234,19 @@ mod tests {
         assert_eq!(ranges.map(1), 100_000);
         assert_eq!(ranges.map(65535), 165_534);
         assert_eq!(ranges.map(65536), OVERFLOW_ID);
+    }
+
+    #[test]
+    fn owners_are_mapped_back() {
+        let ranges = parse(&["0:1000:1", "1:100000:65535"]).unwrap();
+        assert_eq!(ranges.maker(1000, 5), Some(0));
+        assert_eq!(ranges.owner(100_002, 5), Some(3));
+        assert_eq!(ranges.owner(OVERFLOW_ID, 5), None);
+        let fixed = parse(&["1000"]).unwrap();
+        assert_eq!(fixed.maker(0, 5), Some(5), "as the directory's");
+        assert_eq!(fixed.owner(1000, 5), Some(5), "it stays whose it is");
+        assert_eq!(fixed.owner(0, 5), None);
+        assert_eq!(IdMapping::Identity.maker(7, 5), Some(7));
     }
 
     #[test]
@@ -241,6 +295,15 @@ mod tests {
         let mut value = acl(5, 50);
         map.map_acl(&mut value);
         assert_eq!(value, acl(100_005, 7));
+        assert!(!map.map_acl_back(&mut value), "7 stands for every group");
+        let ranges = IdMap {
+            gid: "40:7:20".parse().unwrap(),
+            ..map.clone()
+        };
+        let mut value = acl(100_005, 17);
+        assert!(ranges.map_acl_back(&mut value));
+        assert_eq!(value, acl(5, 50));
+        assert!(!ranges.map_acl_back(&mut acl(5, 17)), "5 is nobody's");
         for mut odd in [vec![], vec![1, 2], vec![9; 20], acl(5, 50)[..14].to_vec()] {
             map.map_acl(&mut odd);
         }

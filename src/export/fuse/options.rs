@@ -34,6 +34,13 @@ pub enum Effect {
     Ignored,
 }
 
+/// Whether the mount can be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    ReadOnly,
+    ReadWrite,
+}
+
 /// What can be chosen about a mount. The defaults are those of `diskfs mount`.
 #[derive(Debug, Clone)]
 pub struct Options {

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use super::device::{self, Laziness};
 use super::mount_table::{KIND, MountEntry, lossy, mounts};
-use super::presence::Watch;
+use super::presence::{Ended, Watch};
 use crate::{Error, ErrorKind, Result};
 
-/// How long an unmount waits for the server to end: what it has to do then takes milliseconds.
-const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an unmount waits for the server to end. What it has to do then takes milliseconds, but
+/// for what was written just before, which may be gigabytes on a slow disk.
+const SERVER_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// How many of those who use a mount are named.
 const MOST_USERS_NAMED: usize = 5;
@@ -47,12 +48,34 @@ pub fn unmount(mountpoint: &Path, laziness: Laziness) -> Result<Unmounted> {
         // It ends when its last user does.
         Laziness::Detach => Duration::from_millis(200),
     };
-    let ended = watch.is_none_or(|watch| watch.wait(timeout));
-    Ok(if ended {
-        Unmounted::Completely
-    } else {
-        Unmounted::ServerMayRun
-    })
+    match watch.map_or(Ended::Yes, |watch| watch.wait(Some(timeout))) {
+        Ended::Yes => Ok(Unmounted::Completely),
+        Ended::No => Ok(Unmounted::ServerMayRun),
+        Ended::Badly(reason) => Err(not_durable(&reason).in_file(mountpoint)),
+    }
+}
+
+fn not_durable(reason: &str) -> Error {
+    let reason = format!("unmounted, but not all that was written is on the image: {reason}");
+    Error::new(ErrorKind::Other, reason)
+}
+
+/// Waits until nothing of ours serves an image any more. A server in another network namespace is
+/// not seen.
+///
+/// # Errors
+/// When a server could not make everything durable that was written.
+pub fn wait_for_servers(image: &Path) -> Result<()> {
+    // All are asked, whatever the first one says.
+    let ends: Vec<Ended> = Watch::begin_image(image)
+        .into_iter()
+        .map(|watch| watch.wait(None))
+        .collect();
+    let bad = ends.into_iter().find_map(|end| match end {
+        Ended::Badly(reason) => Some(not_durable(&reason).in_file(image)),
+        Ended::Yes | Ended::No => None,
+    });
+    bad.map_or(Ok(()), Err)
 }
 
 fn find(mountpoint: &Path) -> Result<MountEntry> {

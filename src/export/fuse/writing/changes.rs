@@ -1,0 +1,38 @@
+//! Whether the names in a directory may have changed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use diskfs_vfs::InodeNumber;
+
+/// Directories share counters; who meets another's change looks once more than needed.
+const COUNTERS: usize = 1024;
+
+/// Counts the changes of names. All of them pass through here: nobody else writes to the image.
+#[derive(Debug)]
+pub(super) struct Changes {
+    counters: Box<[AtomicU64]>,
+}
+
+impl Changes {
+    pub(super) fn new() -> Self {
+        Self {
+            counters: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    fn counter(&self, dir: InodeNumber) -> &AtomicU64 {
+        // The remainder fits.
+        let index = usize::try_from(dir.0 % COUNTERS as u64).unwrap_or_default();
+        &self.counters[index]
+    }
+
+    /// A number that is another one after a change.
+    pub(super) fn of(&self, dir: InodeNumber) -> u64 {
+        self.counter(dir).load(Ordering::Acquire)
+    }
+
+    /// After names in `dir` changed.
+    pub(super) fn note(&self, dir: InodeNumber) {
+        self.counter(dir).fetch_add(1, Ordering::Release);
+    }
+}

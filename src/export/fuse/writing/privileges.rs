@@ -1,0 +1,77 @@
+//! What a file loses when somebody writes to it, cuts it or gives it away: set-user-id,
+//! set-group-id and capabilities. The kernel leaves it to us (`HANDLE_KILLPRIV_V2`), which saves
+//! asking for the file's capabilities on every write.
+
+use std::fs;
+
+use diskfs_vfs::{ErrorKind, FileType, FsWrite, InodeNumber, Metadata, Result, SetMetadata};
+
+const SET_USER_ID: u16 = 0o4000;
+const SET_GROUP_ID: u16 = 0o2000;
+const GROUP_EXECUTE: u16 = 0o0010;
+
+/// file(7) of capabilities(7).
+const CAPABILITY: &[u8] = b"security.capability";
+
+/// The permissions that a file has without the bits that give its owner's rights away. On a file
+/// that its group may not run, set-group-id means locking, and stays.
+pub(super) fn without_ids(metadata: &Metadata) -> u16 {
+    let permissions = metadata.permissions;
+    if metadata.file_type == FileType::Directory {
+        return permissions;
+    }
+    let lost = if permissions & GROUP_EXECUTE == 0 {
+        SET_USER_ID
+    } else {
+        SET_USER_ID | SET_GROUP_ID
+    };
+    permissions & !lost
+}
+
+/// Takes both bits.
+pub(super) fn drop_ids(fs: &dyn FsWrite, inode: InodeNumber) -> Result<()> {
+    let metadata = fs.metadata(inode)?;
+    let permissions = without_ids(&metadata);
+    if permissions == metadata.permissions {
+        return Ok(());
+    }
+    set_permissions(fs, inode, permissions)
+}
+
+/// Takes the capabilities.
+pub(super) fn drop_capabilities(fs: &dyn FsWrite, inode: InodeNumber) -> Result<()> {
+    if fs.xattr(inode, CAPABILITY)?.is_none() {
+        return Ok(());
+    }
+    match fs.remove_xattr(inode, CAPABILITY) {
+        Err(error) if error.kind() == ErrorKind::NoAttribute => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Takes set-group-id, as setting an ACL does for who is not of the file's group.
+pub(super) fn drop_group_id(fs: &dyn FsWrite, inode: InodeNumber) -> Result<()> {
+    let permissions = fs.metadata(inode)?.permissions;
+    set_permissions(fs, inode, permissions & !SET_GROUP_ID)
+}
+
+pub(super) fn has_group_id(metadata: &Metadata) -> bool {
+    metadata.permissions & SET_GROUP_ID != 0
+}
+
+fn set_permissions(fs: &dyn FsWrite, inode: InodeNumber, permissions: u16) -> Result<()> {
+    let change = SetMetadata {
+        permissions: Some(permissions),
+        ..SetMetadata::default()
+    };
+    fs.set_metadata(inode, &change)
+}
+
+/// Whether a process is of a group besides its first one, as far as it can be seen. A request tells
+/// the first one only.
+pub(super) fn has_group(pid: u32, gid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"));
+    let mut groups = groups.unwrap_or_default().split_whitespace();
+    groups.any(|group| group.parse() == Ok(gid))
+}
