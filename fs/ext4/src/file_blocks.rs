@@ -4,8 +4,11 @@
 //! ([`block_map`]). The runs of a file that has few are kept as one list, so that a read resolves
 //! without touching the tree again.
 
+mod allocation;
 mod block_map;
+mod change;
 mod extent_tree;
+mod new_run;
 
 use std::sync::Arc;
 
@@ -18,6 +21,14 @@ use crate::error::{InInode, Result};
 use crate::inode::{Inode, InodeFlags};
 use crate::journal::{EditedStep, EditedWalk};
 use crate::volume::Volume;
+
+pub(crate) use allocation::home_of;
+pub(crate) use change::{
+    END, Hole, MAP_CREDITS, Place, REMOVE_CREDITS, append_block, goes_in_one_step, initialise,
+    map_new, mark_unwritten, mark_written, place_at, remove, shift_down, shift_up, too_large,
+};
+use extent_tree::empty_root;
+pub(crate) use new_run::{NewRun, allocate};
 
 /// How many runs a file may have for its list to be kept: 96 KiB of memory. What has more is looked
 /// up in its tree each time; that is a file in pieces of some blocks each, or a huge one.

@@ -42,26 +42,6 @@ pub(crate) mod directory {
     }
 }
 
-pub(crate) mod file_blocks {
-    use super::*;
-    use crate::block::{FileBlock, FsBlock};
-    pub(crate) use crate::file_blocks::*;
-    pub(crate) fn initialise(inode: &mut Inode) {}
-    pub(crate) fn append_block(
-        handle: &Handle<'_>,
-        inode: &mut Inode,
-    ) -> Result<(FileBlock, FsBlock)> {
-        Err(ErrorKind::Unsupported.into())
-    }
-    pub(crate) fn remove(
-        handle: &Handle<'_>,
-        inode: &mut Inode,
-        range: std::ops::RangeFrom<FileBlock>,
-    ) -> Result<()> {
-        Err(ErrorKind::Unsupported.into())
-    }
-}
-
 pub(crate) mod xattr {
     use super::*;
     pub(crate) use crate::xattr::*;

@@ -8,6 +8,8 @@
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Direct/Indirect
 //! Block Addressing".
 
+mod edit;
+
 use std::sync::Arc;
 
 use super::{Run, Step};
@@ -17,6 +19,8 @@ use crate::error::{Result, Structure};
 use crate::inode::Inode;
 use crate::metadata_cache::Key;
 use crate::volume::Volume;
+
+pub(super) use edit::{goes_in_one_step, map, place_at, reach_of, remove_last};
 
 /// Numbers in `i_block` that lead to data right away.
 const DIRECT: u64 = 12;
@@ -56,11 +60,16 @@ impl<'a> Walk<'a> {
     pub(super) fn new(volume: &'a Volume, inode: &'a Inode, from: FileBlock, until: u64) -> Self {
         // What lies behind the file's end is nobody's.
         let end = volume.superblock.block_size.blocks_for(inode.size_bytes);
+        Self::up_to(volume, inode, from, end.min(until))
+    }
+
+    /// The same as far as `end`, wherever the file ends.
+    fn up_to(volume: &'a Volume, inode: &'a Inode, from: FileBlock, end: u64) -> Self {
         Self {
             volume,
             inode,
             next: u64::from(from.0),
-            end: end.min(until).min(1 << 32),
+            end: end.min(1 << 32),
             leaf: None,
         }
     }

@@ -6,120 +6,52 @@
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Extent Tree".
 
+mod clusters;
+mod edit;
+mod map;
+mod node;
+mod path;
+mod remove;
+mod shift;
+
 use std::ops::Range;
 use std::sync::Arc;
 
-use zerocopy::little_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
-
-use super::{Run, Step};
+use super::{Hole, Place, Run, Step};
 use crate::block::{FileBlock, FsBlock};
-use crate::bytes::{join64, le32};
 use crate::error::{Corrupt, Result, Structure, malformed};
 use crate::inode::Inode;
 use crate::metadata_cache::Key;
 use crate::superblock::Superblock;
 use crate::volume::Volume;
 
-/// `EXT4_EXT_MAGIC`.
-const MAGIC: u16 = 0xf30a;
-/// `EXT4_MAX_EXTENT_DEPTH`: five levels of 340 entries reach 2^32 blocks with one block each.
-const DEPTH_MAX: u16 = 5;
-/// Lengths above it mark an extent as unwritten.
-const WRITTEN_LEN_MAX: u16 = 1 << 15;
+use node::{DEPTH_MAX, RawExtent, RawIndex, entries, header, verify};
 
-/// `struct ext4_extent_header`.
-#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
-#[expect(clippy::struct_field_names, reason = "the specification's names")]
-#[repr(C)]
-struct RawHeader {
-    eh_magic: U16,
-    eh_entries: U16,
-    eh_max: U16,
-    eh_depth: U16,
-    eh_generation: U32,
-}
-
-/// `struct ext4_extent`.
-#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
-#[expect(clippy::struct_field_names, reason = "the specification's names")]
-#[repr(C)]
-struct RawExtent {
-    ee_block: U32,
-    ee_len: U16,
-    ee_start_hi: U16,
-    ee_start_lo: U32,
-}
-
-/// `struct ext4_extent_idx`.
-#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
-#[expect(clippy::struct_field_names, reason = "the specification's names")]
-#[repr(C)]
-struct RawIndex {
-    ei_block: U32,
-    ei_leaf_lo: U32,
-    ei_leaf_hi: U16,
-    ei_unused: U16,
-}
-
-/// The header and each of the entries.
-const ENTRY_BYTES: usize = 12;
-
-const _: () = {
-    assert!(size_of::<RawHeader>() == ENTRY_BYTES);
-    assert!(size_of::<RawExtent>() == ENTRY_BYTES);
-    assert!(size_of::<RawIndex>() == ENTRY_BYTES);
-};
-
-impl RawExtent {
-    fn run(&self) -> Run {
-        let len = self.ee_len.get();
-        let written = len <= WRITTEN_LEN_MAX;
-        Run {
-            file_block: FileBlock(self.ee_block.get()),
-            fs_block: FsBlock(join64(
-                u32::from(self.ee_start_hi.get()),
-                self.ee_start_lo.get(),
-            )),
-            len_blocks: u32::from(if written {
-                len
-            } else {
-                len & (WRITTEN_LEN_MAX - 1)
-            }),
-            written,
-        }
-    }
-}
-
-impl RawIndex {
-    fn child(&self) -> FsBlock {
-        FsBlock(join64(
-            u32::from(self.ei_leaf_hi.get()),
-            self.ei_leaf_lo.get(),
-        ))
-    }
-}
+pub(super) use edit::Editor;
+pub(super) use node::empty_root;
+use path::Path;
+pub(super) use remove::goes_in_one_step;
 
 /// Where a node is, and with it how its bytes are held.
 #[derive(Debug, Clone)]
-enum NodeBytes<'a> {
-    Root(&'a [u8; 60]),
-    Block(Arc<[u8]>),
+enum NodeBytes {
+    Root([u8; 60]),
+    Block(FsBlock, Arc<[u8]>),
 }
 
-impl NodeBytes<'_> {
+impl NodeBytes {
     fn get(&self) -> &[u8] {
         match self {
             Self::Root(bytes) => &bytes[..],
-            Self::Block(bytes) => bytes,
+            Self::Block(_, bytes) => bytes,
         }
     }
 }
 
 /// A node of the tree that is being walked: its entries are checked, and the next one is known.
 #[derive(Debug)]
-struct Level<'a> {
-    bytes: NodeBytes<'a>,
+struct Level {
+    bytes: NodeBytes,
     depth: u16,
     entries: u16,
     next: usize,
@@ -127,7 +59,7 @@ struct Level<'a> {
     range: Range<u64>,
 }
 
-impl Level<'_> {
+impl Level {
     fn extents(&self) -> &[RawExtent] {
         entries(self.bytes.get(), self.entries)
     }
@@ -149,12 +81,6 @@ impl Level<'_> {
     }
 }
 
-/// The entries behind a header, as many as it says; they were found to lie within the bytes.
-fn entries<T: FromBytes + Immutable + KnownLayout + Unaligned>(bytes: &[u8], count: u16) -> &[T] {
-    let behind = bytes.get(ENTRY_BYTES..).unwrap_or_default();
-    <[T]>::ref_from_prefix_with_elems(behind, usize::from(count)).map_or(&[], |(found, _)| found)
-}
-
 /// A walk along the extents of an inode.
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
@@ -162,7 +88,7 @@ pub(super) struct Walk<'a> {
     inode: &'a Inode,
     from: FileBlock,
     /// From the root down to the current node; empty before the first step and after the last.
-    levels: Vec<Level<'a>>,
+    levels: Vec<Level>,
     started: bool,
 }
 
@@ -204,7 +130,7 @@ impl<'a> Walk<'a> {
 
     fn start(&mut self) -> Result<Step> {
         let structure = Structure::Inode(self.inode.number);
-        let bytes = NodeBytes::Root(&self.inode.block);
+        let bytes = NodeBytes::Root(self.inode.block);
         let header = header(structure, bytes.get())?;
         let depth = header.eh_depth.get();
         if depth > DEPTH_MAX {
@@ -227,14 +153,14 @@ impl<'a> Walk<'a> {
         let bytes = self
             .volume
             .checked_block(key, |bytes| verify(self.inode, structure, bytes))?;
-        self.push(structure, NodeBytes::Block(bytes), depth, range)
+        self.push(structure, NodeBytes::Block(block, bytes), depth, range)
             .map_err(|e| e.at(superblock.block_size.byte_of(block)))
     }
 
     fn push(
         &mut self,
         structure: Structure,
-        bytes: NodeBytes<'a>,
+        bytes: NodeBytes,
         depth: u16,
         range: Range<u64>,
     ) -> Result<Step> {
@@ -263,58 +189,27 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// A node's header, whose entries lie within the node.
-fn header(structure: Structure, bytes: &[u8]) -> Result<&RawHeader> {
-    let (header, rest) =
-        RawHeader::ref_from_prefix(bytes).map_err(|_| malformed(structure, "it is cut short"))?;
-    let magic = header.eh_magic.get();
-    if magic != MAGIC {
-        return Err(Corrupt::Magic {
-            structure,
-            expected: u32::from(MAGIC),
-            actual: u32::from(magic),
-        }
-        .into());
+/// What is at a file block.
+pub(super) fn place_at(volume: &Volume, inode: &Inode, at: FileBlock, until: u64) -> Result<Place> {
+    let path = Path::find(volume, inode, at)?;
+    let here = path.here();
+    if let Some(run) = here.and_then(|here| here.starting_at(at))
+        && run.file_block == at
+    {
+        return Ok(Place::Run(run));
     }
-    let room = rest.len().wrapping_div(ENTRY_BYTES);
-    let max = header.eh_max.get();
-    if usize::from(max) > room || header.eh_entries.get() > max {
-        return Err(Corrupt::Field {
-            structure,
-            field: "eh_entries",
-            value: u64::from(header.eh_entries.get()),
-            range: "0 to eh_max, and that to what has room",
-        }
-        .into());
-    }
-    Ok(header)
+    let leaf_end = path.range().end;
+    // The next leaf begins where this one ends.
+    let end = here.map_or(leaf_end, |here| u64::from(here.file_block.0));
+    Ok(Place::Hole(Hole {
+        start: at,
+        end: end.min(until),
+        before: path.before(),
+        after: here,
+    }))
 }
 
-/// Checks the tail of an extent block, `struct ext4_extent_tail`: it stands behind as many entries
-/// as there could be.
-fn verify(inode: &Inode, structure: Structure, bytes: &[u8]) -> Result<()> {
-    let header = header(structure, bytes)?;
-    let Some(seed) = inode.checksum_seed else {
-        return Ok(());
-    };
-    let entries = usize::from(header.eh_max.get()).saturating_add(1);
-    let covered = entries.saturating_mul(ENTRY_BYTES);
-    let expected = seed.of(&[bytes.get(..covered).unwrap_or_default()]);
-    let Some(actual) = le32(bytes, covered) else {
-        return Err(malformed(structure, "there is no room for its checksum"));
-    };
-    if expected == actual {
-        return Ok(());
-    }
-    Err(Corrupt::Checksum {
-        structure,
-        expected,
-        actual,
-    }
-    .into())
-}
-
-fn check_extents(superblock: &Superblock, structure: Structure, leaf: &Level<'_>) -> Result<()> {
+fn check_extents(superblock: &Superblock, structure: Structure, leaf: &Level) -> Result<()> {
     let mut free_from = leaf.range.start;
     for run in leaf.extents().iter().map(RawExtent::run) {
         if run.len_blocks == 0 {
@@ -329,7 +224,7 @@ fn check_extents(superblock: &Superblock, structure: Structure, leaf: &Level<'_>
     Ok(())
 }
 
-fn check_indices(structure: Structure, node: &Level<'_>) -> Result<()> {
+fn check_indices(structure: Structure, node: &Level) -> Result<()> {
     if node.entries == 0 {
         return Err(malformed(
             structure,

@@ -215,16 +215,18 @@ impl<'c> Handle<'c> {
         extended
     }
 
-    /// Goes on in another transaction, with so many credits, unless this one has room for them. A
-    /// crash may fall between the two, so what was done until now must hold together.
+    /// Goes on with so many credits for what is still to come: in another transaction, unless this
+    /// one has room for them and nobody waits for its end. A crash may fall between the two, so what
+    /// was done until now must hold together.
     ///
     /// # Errors
     /// `ReadOnly` when writing has ended.
     pub(crate) fn go_on(&self, credits: u32) -> Result<()> {
-        if self.extend(credits) {
+        let transactions = &self.core.transactions;
+        if transactions.try_exchange(self.credits.get(), credits) {
+            self.credits.set(credits);
             return Ok(());
         }
-        let transactions = &self.core.transactions;
         transactions.end(self.credits.replace(0));
         loop {
             // Without a handle now; whatever happens, one must be open again to be closed.

@@ -172,6 +172,21 @@ impl Transactions {
         has_room
     }
 
+    /// Other credits in the place of those of an open handle, whose changes until now are counted as
+    /// such, if there is room for them and no commit waits.
+    pub(super) fn try_exchange(&self, old: u32, new: u32) -> bool {
+        let mut state = self.state();
+        let others = state.credits.saturating_sub(old);
+        let before = std::mem::replace(&mut state.credits, others);
+        let exchanged = !state.closing_down && state.is_below(new, self.blocks_max);
+        state.credits = if exchanged {
+            others.saturating_add(new)
+        } else {
+            before
+        };
+        exchanged
+    }
+
     /// Closes a handle.
     pub(super) fn end(&self, credits: u32) {
         let mut state = self.state();

@@ -1,6 +1,9 @@
 use diskfs_block::Memory;
 
+use zerocopy::FromBytes;
+
 use super::super::{FileMaps, runs};
+use super::node::MAGIC;
 use super::*;
 use crate::superblock::tests::sample;
 

@@ -2,12 +2,12 @@
 
 use diskfs_vfs::FileType;
 
-use crate::block::FileBlock;
 use crate::bytes;
 use crate::error::{ErrorKind, Result};
+use crate::file_blocks;
 use crate::inode::{Inode, InodeFlags};
-use crate::pending::file_blocks;
 use crate::pending::xattr;
+use crate::volume::Volume;
 use crate::writer::{Core, Handle, now};
 
 /// How many blocks the removal of a file changes at least at a time: bitmaps and descriptors of some
@@ -15,7 +15,7 @@ use crate::writer::{Core, Handle, now};
 pub(super) const CREDITS: u32 = 64;
 
 /// How many blocks the removal of a small file changes.
-pub(super) const CREDITS_SMALL: u32 = 40;
+pub(super) const CREDITS_SMALL: u32 = file_blocks::REMOVE_CREDITS;
 
 /// What is left to do when a file lost a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(super) fn drop_link(handle: &Handle<'_>, inode: &mut Inode) -> Result<Left> 
     if inode.links != 0 {
         return Ok(Left::Nothing);
     }
-    if is_small(inode) && !handle.core().holds.contains(inode.number) {
+    if is_small(handle.volume(), inode) && !handle.core().holds.contains(inode.number) {
         release(handle, inode)?;
         free(handle, inode)?;
         return Ok(Left::Nothing);
@@ -49,17 +49,8 @@ pub(super) fn drop_link(handle: &Handle<'_>, inode: &mut Inode) -> Result<Left> 
 }
 
 /// Whether a file has so few runs that freeing them fits into the transaction that takes its name.
-fn is_small(inode: &Inode) -> bool {
-    const DIRECT_BLOCKS_BYTES: u64 = 12 * 1024;
-    /// `eh_depth` of the root in `i_block`.
-    const DEPTH: usize = 6;
-    if !has_blocks(inode) {
-        return true;
-    }
-    if inode.has(InodeFlags::EXTENTS) {
-        return bytes::le16(&inode.block, DEPTH) == Some(0);
-    }
-    inode.allocated_bytes <= DIRECT_BLOCKS_BYTES
+fn is_small(volume: &Volume, inode: &Inode) -> bool {
+    !has_blocks(inode) || file_blocks::goes_in_one_step(volume, inode)
 }
 
 /// Takes back an inode that was made in this operation and that nobody names.
@@ -73,7 +64,7 @@ pub(super) fn undo_new(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
 fn release(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
     xattr::release_all(handle, inode)?;
     if has_blocks(inode) {
-        file_blocks::remove(handle, inode, FileBlock(0)..)?;
+        file_blocks::remove(handle, inode, 0..file_blocks::END)?;
     }
     inode.size_bytes = 0;
     handle.store(inode)
@@ -146,9 +137,7 @@ impl Core {
             if inode.is(FileType::Regular) && !inode.has(InodeFlags::INLINE_DATA) {
                 let size = handle.volume().superblock.block_size;
                 let end = size.blocks_for(inode.size_bytes);
-                if let Ok(end) = u32::try_from(end) {
-                    file_blocks::remove(handle, &mut inode, FileBlock(end)..)?;
-                }
+                file_blocks::remove(handle, &mut inode, end..file_blocks::END)?;
                 handle.store(&inode)?;
             }
             handle.go_on(CREDITS)?;

@@ -1,0 +1,176 @@
+//! Blocks for a file, from the allocator and back to it. What they take is counted in the inode.
+//!
+//! With bigalloc, whole clusters are allocated, and a file's blocks lie in them at the same offset
+//! as in the file. A cluster is the file's until no block of it is mapped any more.
+
+use crate::allocator::{Allocated, Request, Reserve};
+use crate::block::{FileBlock, FsBlock};
+use crate::bytes::index;
+use crate::error::Result;
+use crate::file_blocks::Run;
+use crate::inode::Inode;
+use crate::superblock::Superblock;
+use crate::volume::Volume;
+use crate::writer::{FreedRun, Handle};
+
+/// How many blocks a cluster has.
+pub(super) fn cluster_blocks(superblock: &Superblock) -> u32 {
+    1u32.wrapping_shl(superblock.cluster_ratio_bits)
+}
+
+/// Allocates a run of at most `len_blocks`, and with clusters in whole ones.
+pub(super) fn allocate(
+    handle: &Handle<'_>,
+    inode: &mut Inode,
+    request: Request,
+) -> Result<Allocated> {
+    let allocated = handle.core().allocator.allocate(handle, request)?;
+    let bytes = bytes_of(handle.volume(), u64::from(allocated.len_blocks));
+    inode.allocated_bytes = inode.allocated_bytes.saturating_add(bytes);
+    Ok(allocated)
+}
+
+/// Frees a run of blocks; with clusters, of whole ones.
+pub(super) fn free(handle: &Handle<'_>, inode: &mut Inode, run: FreedRun) -> Result<()> {
+    handle.core().allocator.free(handle, run)?;
+    let bytes = bytes_of(handle.volume(), run.len_blocks);
+    inode.allocated_bytes = inode.allocated_bytes.saturating_sub(bytes);
+    Ok(())
+}
+
+fn bytes_of(volume: &Volume, len_blocks: u64) -> u64 {
+    volume.superblock.block_size.bytes_of(len_blocks)
+}
+
+/// Allocates a block of the map itself. With clusters it takes a whole one. Root's reserve may be
+/// used for it: a file that has blocks must not fail to say where, when there is room at all.
+pub(super) fn allocate_tree_block(
+    handle: &Handle<'_>,
+    inode: &mut Inode,
+    goal: FsBlock,
+) -> Result<FsBlock> {
+    let request = Request {
+        goal,
+        len_blocks: cluster_blocks(&handle.volume().superblock),
+        reserve: Reserve::Use,
+    };
+    Ok(allocate(handle, inode, request)?.first)
+}
+
+/// Frees a block of the map itself, which was metadata.
+pub(super) fn free_tree_block(
+    handle: &Handle<'_>,
+    inode: &mut Inode,
+    block: FsBlock,
+) -> Result<()> {
+    handle.forget(block);
+    give_back_tree_block(handle, inode, block)
+}
+
+/// Gives back what [`allocate_tree_block`] gave and nobody wrote to.
+pub(super) fn give_back_tree_block(
+    handle: &Handle<'_>,
+    inode: &mut Inode,
+    block: FsBlock,
+) -> Result<()> {
+    let len_blocks = u64::from(cluster_blocks(&handle.volume().superblock));
+    let first = FsBlock(block.0 & !len_blocks.wrapping_sub(1));
+    free(handle, inode, FreedRun { first, len_blocks })
+}
+
+/// Where a file's first block would be best: in its inode's block group.
+pub(crate) fn home_of(superblock: &Superblock, inode: u32) -> FsBlock {
+    let position = inode.saturating_sub(1);
+    let group = position
+        .checked_div(superblock.inodes_per_group)
+        .unwrap_or(0);
+    superblock.first_block_of_group(group)
+}
+
+/// Block groups that one step frees blocks of: each costs two blocks of metadata, and what a step
+/// may change is bounded.
+#[derive(Debug)]
+pub(super) struct Groups<'a> {
+    superblock: &'a Superblock,
+    seen: Vec<u64>,
+}
+
+/// How many block groups that are.
+pub(super) const GROUPS_PER_STEP: u32 = 16;
+
+impl<'a> Groups<'a> {
+    pub(super) const fn new(superblock: &'a Superblock) -> Self {
+        Self {
+            superblock,
+            seen: Vec::new(),
+        }
+    }
+
+    /// The last part of a run that may still be freed in this step, if any.
+    pub(super) fn admit(&mut self, run: Run) -> Option<Run> {
+        let last = run
+            .fs_block
+            .0
+            .saturating_add(u64::from(run.len_blocks).saturating_sub(1));
+        let (from, to) = (self.group_of(run.fs_block.0), self.group_of(last));
+        let mut lowest = None;
+        for group in (from..=to).rev() {
+            if !self.seen.contains(&group) {
+                if self.seen.len() >= index(GROUPS_PER_STEP) {
+                    break;
+                }
+                self.seen.push(group);
+            }
+            lowest = Some(group);
+        }
+        let start = self.start_of(lowest?);
+        let skipped = start.saturating_sub(run.fs_block.0);
+        let skipped = u32::try_from(skipped).unwrap_or(u32::MAX);
+        run.starting_at(FileBlock(run.file_block.0.saturating_add(skipped)))
+    }
+
+    fn group_of(&self, block: u64) -> u64 {
+        let within = block.saturating_sub(u64::from(self.superblock.first_data_block));
+        let group = within.checked_div(u64::from(self.superblock.blocks_per_group));
+        group.unwrap_or(0)
+    }
+
+    fn start_of(&self, group: u64) -> u64 {
+        let group = u32::try_from(group).unwrap_or(u32::MAX);
+        self.superblock.first_block_of_group(group).0
+    }
+}
+
+/// Runs to be freed: those that continue each other are freed as one.
+#[derive(Debug, Default)]
+pub(super) struct Freeing {
+    runs: Vec<FreedRun>,
+}
+
+impl Freeing {
+    /// Adds blocks, which lie before those that came last or continue them, if they touch them.
+    pub(super) fn add(&mut self, first: FsBlock, len_blocks: u64) {
+        if len_blocks == 0 {
+            return;
+        }
+        match self.runs.last_mut() {
+            Some(last) if first.after(len_blocks) == last.first => {
+                last.first = first;
+                last.len_blocks = last.len_blocks.saturating_add(len_blocks);
+            }
+            _ => self.runs.push(FreedRun { first, len_blocks }),
+        }
+    }
+
+    /// Where the run that came last begins.
+    pub(super) fn last_first(&self) -> Option<FsBlock> {
+        self.runs.last().map(|run| run.first)
+    }
+
+    /// Frees them.
+    pub(super) fn finish(self, handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
+        self.runs
+            .into_iter()
+            .try_for_each(|run| free(handle, inode, run))
+    }
+}

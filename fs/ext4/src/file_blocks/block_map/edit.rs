@@ -1,0 +1,362 @@
+//! Changing a block map.
+
+use std::ops::Range;
+
+use super::{DIRECT, NUMBER_BYTES, Walk, reach};
+use crate::block::{FileBlock, FsBlock};
+use crate::bytes::{index, le32, put};
+use crate::error::{Error, ErrorKind, Result, Structure, malformed};
+use crate::file_blocks::allocation::{self, Freeing, Groups};
+use crate::file_blocks::{Hole, Place, Run, Step, too_large};
+use crate::inode::Inode;
+use crate::metadata_cache::{Key, zeroed};
+use crate::volume::Volume;
+use crate::writer::Handle;
+
+/// A number's place: in the inode, or in a block of numbers.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    /// `None` for `i_block`.
+    block: Option<FsBlock>,
+    position: usize,
+}
+
+/// The way from the inode to the number of a file block.
+#[derive(Debug)]
+struct Way {
+    /// The slots from `i_block` on, as far as there are blocks; the last one has the data block's
+    /// number, or 0 where the way ends early.
+    slots: Vec<Slot>,
+    /// Positions in blocks of numbers that are not there.
+    missing: Vec<usize>,
+    /// What the last slot has.
+    number: u32,
+}
+
+impl Way {
+    /// Goes down as far as there are blocks.
+    fn find(volume: &Volume, inode: &Inode, at: FileBlock) -> Result<Self> {
+        let (position, positions) = positions(volume, at)?;
+        let mut slot = Slot {
+            block: None,
+            position,
+        };
+        let mut way = Self {
+            slots: vec![slot],
+            missing: Vec::new(),
+            number: number_at(volume, inode, slot)?,
+        };
+        for position in positions {
+            if way.number == 0 {
+                way.missing.push(position);
+                continue;
+            }
+            let block = FsBlock(u64::from(way.number));
+            let structure = slot
+                .block
+                .map_or(Structure::Inode(inode.number), Structure::IndirectBlock);
+            volume.superblock.check_blocks(structure, block, 1)?;
+            slot = Slot {
+                block: Some(block),
+                position,
+            };
+            way.slots.push(slot);
+            way.number = number_at(volume, inode, slot)?;
+        }
+        Ok(way)
+    }
+
+    fn last(&self) -> Result<Slot> {
+        let nowhere = || malformed(Structure::Superblock, "a file block is nowhere in the map");
+        self.slots.last().copied().ok_or_else(nowhere)
+    }
+}
+
+/// The position in `i_block` for a file block, and those in the blocks below.
+fn positions(volume: &Volume, at: FileBlock) -> Result<(usize, Vec<usize>)> {
+    let bits = numbers_bits(volume);
+    let at = u64::from(at.0);
+    if at < DIRECT {
+        return Ok((index(at), Vec::new()));
+    }
+    let mut within = at.saturating_sub(DIRECT);
+    for levels in 1..=3u32 {
+        if within < reach(bits, levels) {
+            let mask = reach(bits, 1).wrapping_sub(1);
+            let below = (0..levels).rev();
+            let position = |level: u32| within.wrapping_shr(bits.wrapping_mul(level)) & mask;
+            let root = index(levels).saturating_add(11);
+            return Ok((root, below.map(position).map(index).collect()));
+        }
+        within = within.saturating_sub(reach(bits, levels));
+    }
+    Err(too_large())
+}
+
+/// The binary logarithm of how many numbers a block has.
+fn numbers_bits(volume: &Volume) -> u32 {
+    volume.superblock.block_size.bits().saturating_sub(2)
+}
+
+/// How many file blocks a map reaches.
+pub(in super::super) fn reach_of(volume: &Volume) -> u64 {
+    let bits = numbers_bits(volume);
+    (1..=3).fold(DIRECT, |sum, levels| {
+        sum.saturating_add(reach(bits, levels))
+    })
+}
+
+fn number_at(volume: &Volume, inode: &Inode, slot: Slot) -> Result<u32> {
+    let offset = slot.position.saturating_mul(NUMBER_BYTES);
+    let number = match slot.block {
+        None => le32(&inode.block, offset),
+        Some(block) => le32(
+            &volume.block(Key::indirect_block(inode.number, block))?,
+            offset,
+        ),
+    };
+    Ok(number.unwrap_or(0))
+}
+
+/// What is at a file block, as far as `until`; what is behind the file's end counts, too.
+pub(in super::super) fn place_at(
+    volume: &Volume,
+    inode: &Inode,
+    at: FileBlock,
+    until: u64,
+) -> Result<Place> {
+    let end = until.min(reach_of(volume));
+    let mut walk = Walk::up_to(volume, inode, at, end);
+    while let Some(step) = walk.step() {
+        match step? {
+            Step::Run(run) if run.file_block == at => return Ok(Place::Run(run)),
+            Step::Run(run) => {
+                return hole(volume, inode, at, u64::from(run.file_block.0), Some(run));
+            }
+            Step::Nothing => {}
+        }
+    }
+    if u64::from(at.0) >= end {
+        return Err(too_large());
+    }
+    hole(volume, inode, at, end, None)
+}
+
+fn hole(
+    volume: &Volume,
+    inode: &Inode,
+    start: FileBlock,
+    end: u64,
+    after: Option<Run>,
+) -> Result<Place> {
+    Ok(Place::Hole(Hole {
+        start,
+        end,
+        before: block_before(volume, inode, start)?,
+        after,
+    }))
+}
+
+/// The block before a file block, if it is mapped.
+fn block_before(volume: &Volume, inode: &Inode, at: FileBlock) -> Result<Option<Run>> {
+    let Some(before) = at.0.checked_sub(1) else {
+        return Ok(None);
+    };
+    match Walk::up_to(volume, inode, FileBlock(before), u64::from(at.0)).step() {
+        Some(Ok(Step::Run(run))) => Ok(Some(run)),
+        Some(Err(e)) => Err(e),
+        _ => Ok(None),
+    }
+}
+
+/// Enters a run of blocks where nothing is mapped.
+///
+/// # Errors
+/// `NoSpace`: the beginning may be entered then; `FileTooLarge`.
+pub(in super::super) fn map(handle: &Handle<'_>, inode: &mut Inode, run: Run) -> Result<()> {
+    let mut left = Some(run);
+    while let Some(run) = left {
+        let mut way = Way::find(handle.volume(), inode, run.file_block)?;
+        if way.number != 0 {
+            let structure = Structure::Inode(inode.number);
+            return Err(malformed(structure, "a block of it is mapped already"));
+        }
+        add_missing(handle, inode, &mut way)?;
+        let slot = way.last()?;
+        let room = match slot.block {
+            None => index(DIRECT),
+            Some(_) => index(reach(numbers_bits(handle.volume()), 1)),
+        };
+        let room = room.saturating_sub(slot.position);
+        let len = u32::try_from(room).unwrap_or(u32::MAX).min(run.len_blocks);
+        let numbers: Vec<u8> = (run.fs_block.0..)
+            .take(index(len))
+            .flat_map(|block| u32::try_from(block).unwrap_or(0).to_le_bytes())
+            .collect();
+        set_numbers(handle, inode, slot, &numbers)?;
+        let next = run.file_block.0.checked_add(len);
+        left = next.and_then(|next| run.starting_at(FileBlock(next)));
+    }
+    Ok(())
+}
+
+/// Makes the blocks of numbers that a way has not.
+fn add_missing(handle: &Handle<'_>, inode: &mut Inode, way: &mut Way) -> Result<()> {
+    let home = allocation::home_of(&handle.volume().superblock, inode.number);
+    let goal = way.slots.last().and_then(|slot| slot.block).unwrap_or(home);
+    let mut new: Vec<FsBlock> = Vec::new();
+    while new.len() < way.missing.len() {
+        match allocate_numbers(handle, inode, goal) {
+            Ok(block) => new.push(block),
+            Err(e) => {
+                for block in new {
+                    allocation::give_back_tree_block(handle, inode, block)?;
+                }
+                return Err(e);
+            }
+        }
+    }
+    for (block, position) in new.into_iter().zip(std::mem::take(&mut way.missing)) {
+        let bytes = zeroed(handle.volume().superblock.block_size.len());
+        handle.replace(Key::indirect_block(inode.number, block), bytes);
+        let number = u32::try_from(block.0).unwrap_or(0);
+        set_numbers(handle, inode, way.last()?, &number.to_le_bytes())?;
+        way.slots.push(Slot {
+            block: Some(block),
+            position,
+        });
+    }
+    Ok(())
+}
+
+fn allocate_numbers(handle: &Handle<'_>, inode: &mut Inode, goal: FsBlock) -> Result<FsBlock> {
+    let block = allocation::allocate_tree_block(handle, inode, goal)?;
+    if u32::try_from(block.0).is_ok() {
+        return Ok(block);
+    }
+    allocation::give_back_tree_block(handle, inode, block)?;
+    let reason = "no block below 2^32 is left for a file with a block map";
+    Err(Error::new(ErrorKind::NoSpace, reason))
+}
+
+/// Puts numbers, as bytes, from a slot on.
+fn set_numbers(handle: &Handle<'_>, inode: &mut Inode, slot: Slot, numbers: &[u8]) -> Result<()> {
+    let offset = slot.position.saturating_mul(NUMBER_BYTES);
+    match slot.block {
+        None => put(&mut inode.block, offset, numbers),
+        Some(block) => {
+            let key = Key::indirect_block(inode.number, block);
+            handle.change(key, |bytes| put(bytes, offset, numbers))?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes out the last blocks of a range, as far as one block of numbers goes, and frees them.
+/// Returns where those before them end, or `None` when nothing of the range is left.
+pub(in super::super) fn remove_last(
+    handle: &Handle<'_>,
+    inode: &mut Inode,
+    range: &Range<u64>,
+) -> Result<Option<u64>> {
+    let mut end = range.end.min(reach_of(handle.volume()));
+    while let Some(last) = end.checked_sub(1).filter(|&last| last >= range.start) {
+        let at = FileBlock(u32::try_from(last).unwrap_or(u32::MAX));
+        let way = Way::find(handle.volume(), inode, at)?;
+        if way.missing.is_empty() {
+            let before = remove_in(handle, inode, &way, range.start..end)?;
+            return Ok(Some(before).filter(|&before| before > range.start));
+        }
+        end = start_of_hole(handle.volume(), last, way.missing.len());
+    }
+    Ok(None)
+}
+
+/// Whether there are direct blocks only.
+pub(in super::super) fn goes_in_one_step(inode: &Inode) -> bool {
+    let behind = index(DIRECT).saturating_mul(NUMBER_BYTES);
+    let indirect = inode.block.get(behind..).unwrap_or_default();
+    indirect.iter().all(|&byte| byte == 0)
+}
+
+/// Where the hole begins that `levels` of missing blocks make.
+fn start_of_hole(volume: &Volume, at: u64, levels: usize) -> u64 {
+    let bits = numbers_bits(volume);
+    let len = reach(bits, u32::try_from(levels).unwrap_or(3));
+    // Each level's part of the map begins at a multiple of a block of numbers, behind the direct
+    // ones and the levels before.
+    let mut start = DIRECT;
+    for levels in 1..3u32 {
+        let next = start.saturating_add(reach(bits, levels));
+        if at < next {
+            break;
+        }
+        start = next;
+    }
+    let within = at.saturating_sub(start);
+    start.saturating_add(within & !len.wrapping_sub(1))
+}
+
+/// Takes out the numbers that a way's last slot ends, back to `range.start` or the first of their
+/// block. Returns the file block of the first one.
+fn remove_in(handle: &Handle<'_>, inode: &mut Inode, way: &Way, range: Range<u64>) -> Result<u64> {
+    let slot = way.last()?;
+    let mut groups = Groups::new(&handle.volume().superblock);
+    let mut freeing = Freeing::default();
+    let wanted = index(range.end.saturating_sub(range.start));
+    let wanted = wanted.min(slot.position.saturating_add(1));
+    let mut done = 0usize;
+    while done < wanted {
+        let position = slot.position.saturating_sub(done);
+        let number = number_at(handle.volume(), inode, Slot { position, ..slot })?;
+        if number != 0 {
+            let block = FsBlock(u64::from(number));
+            let owner = slot
+                .block
+                .map_or(Structure::Inode(inode.number), Structure::IndirectBlock);
+            handle.volume().superblock.check_blocks(owner, block, 1)?;
+            if groups.admit(one(block)).is_none() {
+                break;
+            }
+            freeing.add(block, 1);
+        }
+        done = done.saturating_add(1);
+    }
+    let first = Slot {
+        position: slot.position.saturating_add(1).saturating_sub(done),
+        ..slot
+    };
+    let zeroes = vec![0; done.saturating_mul(NUMBER_BYTES)];
+    set_numbers(handle, inode, first, &zeroes)?;
+    freeing.finish(handle, inode)?;
+    remove_empty(handle, inode, way)?;
+    Ok(range.end.saturating_sub(u64::try_from(done).unwrap_or(0)))
+}
+
+fn one(block: FsBlock) -> Run {
+    Run {
+        file_block: FileBlock(0),
+        fs_block: block,
+        len_blocks: 1,
+        written: true,
+    }
+}
+
+/// Frees blocks of numbers that have none any more, from the last of a way on.
+fn remove_empty(handle: &Handle<'_>, inode: &mut Inode, way: &Way) -> Result<()> {
+    let mut slots = way.slots.as_slice();
+    while let Some((slot, above)) = slots.split_last()
+        && let Some(block) = slot.block
+    {
+        let key = Key::indirect_block(inode.number, block);
+        if handle.volume().block(key)?.iter().any(|&byte| byte != 0) {
+            break;
+        }
+        if let Some(&parent) = above.last() {
+            set_numbers(handle, inode, parent, &[0; NUMBER_BYTES])?;
+        }
+        allocation::free_tree_block(handle, inode, block)?;
+        slots = above;
+    }
+    Ok(())
+}

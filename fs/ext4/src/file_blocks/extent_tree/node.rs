@@ -1,0 +1,339 @@
+//! A node of an extent tree: a header, and behind it entries of 12 bytes each, of extents in a leaf
+//! and of children elsewhere.
+
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::super::Run;
+use crate::block::{FileBlock, FsBlock};
+use crate::bytes::{join64, le32, low16, put, split32, split64};
+use crate::checksum::ChecksumSeed;
+use crate::error::{Corrupt, Result, Structure, malformed};
+use crate::inode::Inode;
+
+/// `EXT4_EXT_MAGIC`.
+pub(super) const MAGIC: u16 = 0xf30a;
+/// `EXT4_MAX_EXTENT_DEPTH`: five levels of 340 entries reach 2^32 blocks with one block each.
+pub(super) const DEPTH_MAX: u16 = 5;
+/// `EXT_INIT_MAX_LEN`: lengths above it mark an extent as unwritten.
+const WRITTEN_LEN_MAX: u16 = 1 << 15;
+
+/// `struct ext4_extent_header`.
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[expect(clippy::struct_field_names, reason = "the specification's names")]
+#[repr(C)]
+pub(super) struct RawHeader {
+    pub(super) eh_magic: U16,
+    pub(super) eh_entries: U16,
+    pub(super) eh_max: U16,
+    pub(super) eh_depth: U16,
+    eh_generation: U32,
+}
+
+/// `struct ext4_extent`.
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[expect(clippy::struct_field_names, reason = "the specification's names")]
+#[repr(C)]
+pub(super) struct RawExtent {
+    ee_block: U32,
+    ee_len: U16,
+    ee_start_hi: U16,
+    ee_start_lo: U32,
+}
+
+/// `struct ext4_extent_idx`.
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[expect(clippy::struct_field_names, reason = "the specification's names")]
+#[repr(C)]
+pub(super) struct RawIndex {
+    pub(super) ei_block: U32,
+    ei_leaf_lo: U32,
+    ei_leaf_hi: U16,
+    ei_unused: U16,
+}
+
+/// What both kinds of entries have in common: the first file block they speak of, their key.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(super) struct RawEntry {
+    pub(super) key: U32,
+    rest: [u8; 8],
+}
+
+/// The header and each of the entries.
+pub(super) const ENTRY_BYTES: usize = 12;
+
+const _: () = {
+    assert!(size_of::<RawHeader>() == ENTRY_BYTES);
+    assert!(size_of::<RawExtent>() == ENTRY_BYTES);
+    assert!(size_of::<RawIndex>() == ENTRY_BYTES);
+    assert!(size_of::<RawEntry>() == ENTRY_BYTES);
+};
+
+/// How many entries have room in the root.
+pub(super) const ROOT_ENTRIES: usize = 4;
+
+/// How many blocks one extent can have.
+pub(super) const fn len_max(written: bool) -> u32 {
+    // A length of 2^15 is that of a written extent.
+    if written { 1 << 15 } else { (1 << 15) - 1 }
+}
+
+impl RawExtent {
+    pub(super) fn run(&self) -> Run {
+        let len = self.ee_len.get();
+        let written = len <= WRITTEN_LEN_MAX;
+        Run {
+            file_block: FileBlock(self.ee_block.get()),
+            fs_block: FsBlock(join64(
+                u32::from(self.ee_start_hi.get()),
+                self.ee_start_lo.get(),
+            )),
+            len_blocks: u32::from(if written {
+                len
+            } else {
+                len & (WRITTEN_LEN_MAX - 1)
+            }),
+            written,
+        }
+    }
+}
+
+impl RawIndex {
+    pub(super) fn child(&self) -> FsBlock {
+        FsBlock(join64(
+            u32::from(self.ei_leaf_hi.get()),
+            self.ei_leaf_lo.get(),
+        ))
+    }
+}
+
+impl RawEntry {
+    /// The entry of an extent, which is not longer than one can be.
+    pub(super) fn extent(run: &Run) -> Self {
+        let (high, low) = split64(run.fs_block.0);
+        let len = low16(run.len_blocks);
+        let extent = RawExtent {
+            ee_block: U32::new(run.file_block.0),
+            ee_len: U16::new(if run.written {
+                len
+            } else {
+                len | WRITTEN_LEN_MAX
+            }),
+            ee_start_hi: U16::new(split32(high).1),
+            ee_start_lo: U32::new(low),
+        };
+        zerocopy::transmute!(extent)
+    }
+
+    /// The entry of a child.
+    pub(super) fn index(key: u32, child: FsBlock) -> Self {
+        let (high, low) = split64(child.0);
+        let index = RawIndex {
+            ei_block: U32::new(key),
+            ei_leaf_lo: U32::new(low),
+            ei_leaf_hi: U16::new(split32(high).1),
+            ei_unused: U16::new(0),
+        };
+        zerocopy::transmute!(index)
+    }
+}
+
+/// A node's header, whose entries lie within the node.
+pub(super) fn header(structure: Structure, bytes: &[u8]) -> Result<&RawHeader> {
+    let (header, rest) =
+        RawHeader::ref_from_prefix(bytes).map_err(|_| malformed(structure, "it is cut short"))?;
+    let magic = header.eh_magic.get();
+    if magic != MAGIC {
+        return Err(Corrupt::Magic {
+            structure,
+            expected: u32::from(MAGIC),
+            actual: u32::from(magic),
+        }
+        .into());
+    }
+    let room = rest.len().wrapping_div(ENTRY_BYTES);
+    let max = header.eh_max.get();
+    if usize::from(max) > room || header.eh_entries.get() > max {
+        return Err(Corrupt::Field {
+            structure,
+            field: "eh_entries",
+            value: u64::from(header.eh_entries.get()),
+            range: "0 to eh_max, and that to what has room",
+        }
+        .into());
+    }
+    Ok(header)
+}
+
+/// The entries behind a header, as many as it says; they were found to lie within the bytes.
+pub(super) fn entries<T: FromBytes + Immutable + KnownLayout + Unaligned>(
+    bytes: &[u8],
+    count: u16,
+) -> &[T] {
+    let behind = bytes.get(ENTRY_BYTES..).unwrap_or_default();
+    <[T]>::ref_from_prefix_with_elems(behind, usize::from(count)).map_or(&[], |(found, _)| found)
+}
+
+/// All entries of a node.
+pub(super) fn all_entries(bytes: &[u8]) -> &[RawEntry] {
+    entries(bytes, count(bytes))
+}
+
+/// All entries of a leaf.
+pub(super) fn extents(bytes: &[u8]) -> &[RawExtent] {
+    entries(bytes, count(bytes))
+}
+
+fn count(bytes: &[u8]) -> u16 {
+    RawHeader::ref_from_prefix(bytes).map_or(0, |(header, _)| header.eh_entries.get())
+}
+
+/// The key of a node's first entry.
+pub(super) fn first_key(bytes: &[u8]) -> Option<u32> {
+    all_entries(bytes).first().map(|entry| entry.key.get())
+}
+
+/// Checks the tail of an extent block, `struct ext4_extent_tail`: it stands behind as many entries
+/// as there could be.
+pub(super) fn verify(inode: &Inode, structure: Structure, bytes: &[u8]) -> Result<()> {
+    let header = header(structure, bytes)?;
+    let Some(seed) = inode.checksum_seed else {
+        return Ok(());
+    };
+    let covered = tail_offset(header);
+    let expected = seed.of(&[bytes.get(..covered).unwrap_or_default()]);
+    let Some(actual) = le32(bytes, covered) else {
+        return Err(malformed(structure, "there is no room for its checksum"));
+    };
+    if expected == actual {
+        return Ok(());
+    }
+    Err(Corrupt::Checksum {
+        structure,
+        expected,
+        actual,
+    }
+    .into())
+}
+
+fn tail_offset(header: &RawHeader) -> usize {
+    let entries = usize::from(header.eh_max.get()).saturating_add(1);
+    entries.saturating_mul(ENTRY_BYTES)
+}
+
+/// Puts the checksum into the tail of an extent block.
+pub(super) fn update_checksum(seed: Option<ChecksumSeed>, bytes: &mut [u8]) {
+    let Some(seed) = seed else { return };
+    let covered = RawHeader::ref_from_prefix(bytes).map_or(0, |(header, _)| tail_offset(header));
+    let sum = seed.of(&[bytes.get(..covered).unwrap_or_default()]);
+    put(bytes, covered, &sum.to_le_bytes());
+}
+
+/// The root of an empty tree, as a new file has it.
+pub(in super::super) fn empty_root() -> [u8; 60] {
+    let mut root = [0; 60];
+    fill(&mut root, 0, &[]);
+    root
+}
+
+/// Makes a node of these entries, whatever was there. What has no room is left out.
+pub(super) fn fill(bytes: &mut [u8], depth: u16, new: &[RawEntry]) {
+    bytes.fill(0);
+    let room = bytes.len().wrapping_div(ENTRY_BYTES).saturating_sub(1);
+    set_header(bytes, depth, u16::try_from(room).unwrap_or(u16::MAX));
+    splice(bytes, 0, 0, new);
+}
+
+fn set_header(bytes: &mut [u8], depth: u16, max: u16) {
+    if let Ok((header, _)) = RawHeader::mut_from_prefix(bytes) {
+        header.eh_magic.set(MAGIC);
+        header.eh_depth.set(depth);
+        header.eh_max.set(max);
+    }
+}
+
+/// Puts `new` in the place of `removed` entries from `position` on. Nothing is done when that lies
+/// outside of the node, or there is no room for it.
+pub(super) fn splice(bytes: &mut [u8], position: usize, removed: usize, new: &[RawEntry]) {
+    let Ok((header, _)) = RawHeader::mut_from_prefix(bytes) else {
+        return;
+    };
+    let (old, max) = (header.eh_entries.get(), header.eh_max.get());
+    let kept = usize::from(old).checked_sub(removed);
+    let count = kept.map(|kept| kept.saturating_add(new.len()));
+    let Some(count) = count.and_then(|count| u16::try_from(count).ok()) else {
+        return;
+    };
+    if count > max || position.saturating_add(removed) > usize::from(old) {
+        return;
+    }
+    header.eh_entries.set(count);
+    let Some(behind) = bytes.get_mut(ENTRY_BYTES..) else {
+        return;
+    };
+    let most = old.max(count);
+    let Ok((all, _)) = <[RawEntry]>::mut_from_prefix_with_elems(behind, usize::from(most)) else {
+        return;
+    };
+    let (from, to) = (
+        position.saturating_add(removed),
+        position.saturating_add(new.len()),
+    );
+    all.copy_within(from..usize::from(old), to);
+    if let Some(place) = all.get_mut(position..to) {
+        place.copy_from_slice(new);
+    }
+    // What is not in use any more is nobody's to read.
+    if let Some(rest) = all.get_mut(usize::from(count)..) {
+        rest.fill(RawEntry::ZERO);
+    }
+}
+
+impl RawEntry {
+    const ZERO: Self = Self {
+        key: U32::ZERO,
+        rest: [0; 8],
+    };
+}
+
+/// A node's depth; its header was checked.
+pub(super) fn depth(bytes: &[u8]) -> u16 {
+    RawHeader::ref_from_prefix(bytes).map_or(0, |(header, _)| header.eh_depth.get())
+}
+
+/// The child that a node leads to, if there is just one, and the child's depth.
+pub(super) fn only_child(bytes: &[u8]) -> Option<(FsBlock, u16)> {
+    let (header, _) = RawHeader::ref_from_prefix(bytes).ok()?;
+    let depth = header.eh_depth.get().checked_sub(1)?;
+    match entries::<RawIndex>(bytes, header.eh_entries.get()) {
+        [only] => Some((only.child(), depth)),
+        _ => None,
+    }
+}
+
+/// Makes a root that has become empty a leaf.
+pub(super) fn set_depth(bytes: &mut [u8], depth: u16) {
+    if let Ok((header, _)) = RawHeader::mut_from_prefix(bytes) {
+        header.eh_depth.set(depth);
+    }
+}
+
+/// Changes the keys of the entries from `position` on.
+pub(super) fn change_keys(bytes: &mut [u8], position: usize, change: impl Fn(u32) -> u32) {
+    let count = count(bytes);
+    let Some(behind) = bytes.get_mut(ENTRY_BYTES..) else {
+        return;
+    };
+    let found = <[RawEntry]>::mut_from_prefix_with_elems(behind, usize::from(count));
+    let entries = found.map_or(&mut [][..], |(entries, _)| entries);
+    for entry in entries.get_mut(position..).unwrap_or_default() {
+        entry.key.set(change(entry.key.get()));
+    }
+}
+
+/// Changes the key of one entry.
+pub(super) fn set_key(bytes: &mut [u8], position: usize, key: u32) {
+    let offset = position.saturating_add(1).saturating_mul(ENTRY_BYTES);
+    put(bytes, offset, &key.to_le_bytes());
+}

@@ -1,0 +1,118 @@
+//! The way from an inode down to the leaf that speaks of a file block.
+
+use std::ops::Range;
+
+use super::node::{RawExtent, RawHeader};
+use super::{Level, NodeBytes, Walk};
+use crate::block::{FileBlock, FsBlock};
+use crate::error::{Result, Structure, malformed};
+use crate::file_blocks::Run;
+use crate::inode::Inode;
+use crate::volume::Volume;
+
+use zerocopy::FromBytes;
+
+/// One node on the way.
+#[derive(Debug, Clone)]
+pub(super) struct Stop {
+    /// Where the node is; `None` for the root, in the inode.
+    pub(super) block: Option<FsBlock>,
+    pub(super) depth: u16,
+    pub(super) entries: usize,
+    /// How many entries have room.
+    pub(super) max: usize,
+    /// The entry that the way goes on through; in the leaf, the first that ends behind the file
+    /// block.
+    pub(super) position: usize,
+    /// The file blocks that the node may speak of.
+    pub(super) range: Range<u64>,
+}
+
+impl Stop {
+    fn of(level: &Level) -> Self {
+        let max = RawHeader::ref_from_prefix(level.bytes.get())
+            .map_or(0, |(header, _)| header.eh_max.get());
+        Self {
+            block: match level.bytes {
+                NodeBytes::Root(_) => None,
+                NodeBytes::Block(block, _) => Some(block),
+            },
+            depth: level.depth,
+            entries: usize::from(level.entries),
+            max: usize::from(max),
+            // A walk has stepped past the entry that it went down through.
+            position: match level.depth {
+                0 => level.next,
+                _ => level.next.saturating_sub(1),
+            },
+            range: level.range.clone(),
+        }
+    }
+}
+
+/// The way to a leaf. See the [module](self).
+#[derive(Debug)]
+pub(in super::super) struct Path {
+    /// From the root to the leaf; never empty.
+    pub(super) stops: Vec<Stop>,
+    leaf: Level,
+}
+
+impl Path {
+    /// Finds the leaf for a file block. Every node on the way is checked.
+    pub(in super::super) fn find(volume: &Volume, inode: &Inode, to: FileBlock) -> Result<Self> {
+        let mut walk = Walk::new(volume, inode, to);
+        while let Some(step) = walk.step() {
+            step?;
+            let stops = || walk.levels.iter().map(Stop::of).collect();
+            if walk.levels.last().is_some_and(|level| level.depth == 0) {
+                let stops = stops();
+                return match walk.levels.pop() {
+                    Some(leaf) => Ok(Self { stops, leaf }),
+                    None => break,
+                };
+            }
+        }
+        let structure = Structure::Inode(inode.number);
+        Err(malformed(structure, "its extent tree has no leaf"))
+    }
+
+    /// The stops alone: nobody holds the leaf's content any more, so changing it needs no copy.
+    pub(super) fn into_stops(self) -> Vec<Stop> {
+        self.stops
+    }
+
+    fn extents(&self) -> &[RawExtent] {
+        self.leaf.extents()
+    }
+
+    /// An extent of the leaf.
+    pub(super) fn run(&self, nth: usize) -> Option<Run> {
+        self.extents().get(nth).map(RawExtent::run)
+    }
+
+    /// The first extent that ends behind the file block.
+    pub(super) const fn position(&self) -> usize {
+        self.leaf.next
+    }
+
+    /// The same; `None` when the leaf has none.
+    pub(in super::super) fn here(&self) -> Option<Run> {
+        self.run(self.leaf.next)
+    }
+
+    /// The extent before that one, in the same leaf.
+    pub(in super::super) fn before(&self) -> Option<Run> {
+        self.run(self.leaf.next.checked_sub(1)?)
+    }
+
+    /// The extent behind that one, in the same leaf.
+    pub(super) fn after(&self) -> Option<Run> {
+        self.run(self.leaf.next.saturating_add(1))
+    }
+
+    /// The file blocks that the leaf may speak of.
+    pub(in super::super) fn range(&self) -> Range<u64> {
+        self.leaf.range.clone()
+    }
+}
