@@ -11,6 +11,8 @@ pub(crate) use diskfs_vfs::{Error, ErrorKind, Result};
 pub(crate) enum Structure {
     Superblock,
     GroupDescriptor(u32),
+    BlockBitmap(u32),
+    InodeBitmap(u32),
     Inode(u32),
     ExtentBlock(FsBlock),
     IndirectBlock(FsBlock),
@@ -26,6 +28,8 @@ impl std::fmt::Display for Structure {
         match self {
             Self::Superblock => f.write_str("superblock"),
             Self::GroupDescriptor(group) => write!(f, "descriptor of block group {group}"),
+            Self::BlockBitmap(group) => write!(f, "block bitmap of block group {group}"),
+            Self::InodeBitmap(group) => write!(f, "inode bitmap of block group {group}"),
             Self::Inode(inode) => write!(f, "inode {inode}"),
             Self::ExtentBlock(block) => write!(f, "extent block {block}"),
             Self::IndirectBlock(block) => write!(f, "indirect block {block}"),

@@ -3,20 +3,21 @@
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Block Group
 //! Descriptors".
 
+use bitflags::bitflags;
 use zerocopy::little_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::block::FsBlock;
-use crate::bytes::{index, join32, join64, low16, part};
+use crate::bytes::{index, join32, join64, low16, part, put, split32};
 use crate::checksum::crc16;
-use crate::error::{Corrupt, Result, Structure, malformed};
+use crate::error::{Corrupt, Error, Result, Structure, malformed};
 use crate::features::{Compatible, Incompatible, ReadOnlyCompatible};
 use crate::metadata_cache::Key;
 use crate::superblock::{Superblock, superblock_block};
 use crate::volume::Volume;
 
 /// The first half, which every descriptor has.
-#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[expect(clippy::struct_field_names, reason = "the specification's names")]
 #[repr(C)]
 struct RawGroupDescriptor {
@@ -35,7 +36,8 @@ struct RawGroupDescriptor {
 }
 
 /// The second half, with `64bit`.
-#[derive(Debug, Default, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[expect(clippy::struct_field_names, reason = "the specification's names")]
 #[repr(C)]
 struct RawGroupDescriptorHigh {
     bg_block_bitmap_hi: U32,
@@ -43,7 +45,12 @@ struct RawGroupDescriptorHigh {
     bg_inode_table_hi: U32,
     bg_free_blocks_count_hi: U16,
     bg_free_inodes_count_hi: U16,
-    rest: [u8; 16],
+    bg_used_dirs_count_hi: U16,
+    bg_itable_unused_hi: U16,
+    bg_exclude_bitmap_hi: U32,
+    bg_block_bitmap_csum_hi: U16,
+    bg_inode_bitmap_csum_hi: U16,
+    bg_reserved: U32,
 }
 
 const CHECKSUM: usize = std::mem::offset_of!(RawGroupDescriptor, bg_checksum);
@@ -54,6 +61,20 @@ const _: () = {
     assert!(size_of::<RawGroupDescriptorHigh>() == 0x20);
 };
 
+bitflags! {
+    /// `bg_flags`. They count with `metadata_csum` or `gdt_csum` only.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) struct GroupFlags: u16 {
+        /// No inode was ever in use, and the bitmap is not on the device.
+        const INODE_UNINIT = 0x1;
+        /// The block bitmap is not on the device: only metadata at fixed places is in use.
+        const BLOCK_UNINIT = 0x2;
+        /// The whole of the inode table was written.
+        const INODE_ZEROED = 0x4;
+        const _ = !0;
+    }
+}
+
 /// A descriptor that points into the filesystem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GroupDescriptor {
@@ -63,30 +84,91 @@ pub(crate) struct GroupDescriptor {
     /// In clusters.
     pub(crate) free_clusters: u32,
     pub(crate) free_inodes: u32,
+    pub(crate) used_directories: u32,
+    pub(crate) flags: GroupFlags,
+    /// How many inodes at the end of the table were never in use. With a checksum only.
+    pub(crate) unused_inodes: u32,
+    /// Checksum of the block bitmap, with `metadata_csum`; 16 bits in a descriptor of 32 bytes.
+    pub(crate) block_bitmap_checksum: u32,
+    /// The same of the inode bitmap.
+    pub(crate) inode_bitmap_checksum: u32,
 }
 
 impl GroupDescriptor {
     /// Reads and checks the descriptor of a group.
     pub(crate) fn read(volume: &Volume, group: u32) -> Result<Self> {
         let superblock = &volume.superblock;
-        let (nth, position) = superblock.descriptor_place(group);
-        let block = table_block(superblock, nth);
-        let bytes = volume.block(Key::group_descriptors(block))?;
-        let size = usize::from(superblock.descriptor_size);
-        let offset = index(position).saturating_mul(size);
-        match part(&bytes, offset, size) {
+        let (key, offset) = key_of(superblock, group);
+        let bytes = volume.block(key)?;
+        match part(&bytes, offset, usize::from(superblock.descriptor_size)) {
             Some(descriptor) => Self::parse(superblock, group, descriptor),
-            None => Err(malformed(
-                Structure::GroupDescriptor(group),
-                "it is cut short",
-            )),
+            None => Err(cut_short(group)),
         }
+    }
+
+    /// Puts what changes into a descriptor's bytes: all but the places of bitmaps and table.
+    ///
+    /// # Errors
+    /// `Corrupt` when the bytes are too few.
+    pub(crate) fn encode(
+        &self,
+        superblock: &Superblock,
+        group: u32,
+        bytes: &mut [u8],
+    ) -> Result<()> {
+        let (raw, rest) =
+            RawGroupDescriptor::mut_from_prefix(bytes).map_err(|_| cut_short(group))?;
+        let mut none = RawGroupDescriptorHigh::default();
+        let high = match RawGroupDescriptorHigh::mut_from_prefix(rest) {
+            Ok((high, _)) if superblock.features.has(Incompatible::SIXTY_FOUR_BIT) => high,
+            _ => &mut none,
+        };
+        let set = |high: &mut U16, low: &mut U16, value| {
+            let (upper, lower) = split32(value);
+            high.set(upper);
+            low.set(lower);
+        };
+        set(
+            &mut high.bg_free_blocks_count_hi,
+            &mut raw.bg_free_blocks_count_lo,
+            self.free_clusters,
+        );
+        set(
+            &mut high.bg_free_inodes_count_hi,
+            &mut raw.bg_free_inodes_count_lo,
+            self.free_inodes,
+        );
+        set(
+            &mut high.bg_used_dirs_count_hi,
+            &mut raw.bg_used_dirs_count_lo,
+            self.used_directories,
+        );
+        set(
+            &mut high.bg_itable_unused_hi,
+            &mut raw.bg_itable_unused_lo,
+            self.unused_inodes,
+        );
+        set(
+            &mut high.bg_block_bitmap_csum_hi,
+            &mut raw.bg_block_bitmap_csum_lo,
+            self.block_bitmap_checksum,
+        );
+        set(
+            &mut high.bg_inode_bitmap_csum_hi,
+            &mut raw.bg_inode_bitmap_csum_lo,
+            self.inode_bitmap_checksum,
+        );
+        raw.bg_flags.set(self.flags.bits());
+        if let Some(checksum) = checksum(superblock, group, bytes) {
+            put(bytes, CHECKSUM, &checksum.to_le_bytes());
+        }
+        Ok(())
     }
 
     fn parse(superblock: &Superblock, group: u32, bytes: &[u8]) -> Result<Self> {
         let structure = Structure::GroupDescriptor(group);
-        let (raw, rest) = RawGroupDescriptor::ref_from_prefix(bytes)
-            .map_err(|_| malformed(structure, "it is cut short"))?;
+        let (raw, rest) =
+            RawGroupDescriptor::ref_from_prefix(bytes).map_err(|_| cut_short(group))?;
         verify(superblock, group, bytes, raw.bg_checksum.get())?;
         let none = RawGroupDescriptorHigh::default();
         let high = match RawGroupDescriptorHigh::ref_from_prefix(rest) {
@@ -101,6 +183,11 @@ impl GroupDescriptor {
             inode_table: block(high.bg_inode_table_hi, raw.bg_inode_table_lo),
             free_clusters: count(high.bg_free_blocks_count_hi, raw.bg_free_blocks_count_lo),
             free_inodes: count(high.bg_free_inodes_count_hi, raw.bg_free_inodes_count_lo),
+            used_directories: count(high.bg_used_dirs_count_hi, raw.bg_used_dirs_count_lo),
+            flags: GroupFlags::from_bits_retain(raw.bg_flags.get()),
+            unused_inodes: count(high.bg_itable_unused_hi, raw.bg_itable_unused_lo),
+            block_bitmap_checksum: count(high.bg_block_bitmap_csum_hi, raw.bg_block_bitmap_csum_lo),
+            inode_bitmap_checksum: count(high.bg_inode_bitmap_csum_hi, raw.bg_inode_bitmap_csum_lo),
         };
         let table_blocks = u64::from(superblock.inode_table_blocks());
         superblock.check_blocks(structure, descriptor.inode_table, table_blocks)?;
@@ -108,27 +195,44 @@ impl GroupDescriptor {
     }
 }
 
-fn verify(superblock: &Superblock, group: u32, bytes: &[u8], actual: u16) -> Result<()> {
+fn cut_short(group: u32) -> Error {
+    malformed(Structure::GroupDescriptor(group), "it is cut short")
+}
+
+/// The block that holds a group's descriptor, and the byte in it.
+pub(crate) fn key_of(superblock: &Superblock, group: u32) -> (Key, usize) {
+    let (nth, position) = superblock.descriptor_place(group);
+    let key = Key::group_descriptors(table_block(superblock, nth));
+    let size = usize::from(superblock.descriptor_size);
+    (key, index(position).saturating_mul(size))
+}
+
+/// What `bg_checksum` should be; `None` when there is none.
+fn checksum(superblock: &Superblock, group: u32, bytes: &[u8]) -> Option<u16> {
     let number = group.to_le_bytes();
     let before = bytes.get(..CHECKSUM).unwrap_or_default();
     let after = bytes.get(CHECKSUM_END..).unwrap_or_default();
-    let expected = if let Some(seed) = superblock.checksum_seed {
-        low16(seed.of(&[&number, before, &[0; 2], after]))
-    } else if superblock.features.has(ReadOnlyCompatible::GDT_CSUM) {
-        let parts: [&[u8]; 4] = [&superblock.uuid, &number, before, after];
-        parts.iter().fold(u16::MAX, |crc, part| crc16(crc, part))
-    } else {
-        return Ok(());
-    };
-    if expected == actual {
-        return Ok(());
+    if let Some(seed) = superblock.checksum_seed {
+        return Some(low16(seed.of(&[&number, before, &[0; 2], after])));
     }
-    Err(Corrupt::Checksum {
-        structure: Structure::GroupDescriptor(group),
-        expected: u32::from(expected),
-        actual: u32::from(actual),
+    let parts: [&[u8]; 4] = [&superblock.uuid, &number, before, after];
+    let crc = || parts.iter().fold(u16::MAX, |crc, part| crc16(crc, part));
+    superblock
+        .features
+        .has(ReadOnlyCompatible::GDT_CSUM)
+        .then(crc)
+}
+
+fn verify(superblock: &Superblock, group: u32, bytes: &[u8], actual: u16) -> Result<()> {
+    match checksum(superblock, group, bytes) {
+        Some(expected) if expected != actual => Err(Corrupt::Checksum {
+            structure: Structure::GroupDescriptor(group),
+            expected: u32::from(expected),
+            actual: u32::from(actual),
+        }
+        .into()),
+        _ => Ok(()),
     }
-    .into())
 }
 
 /// The block that holds the `nth` block of the descriptor table: one after the other behind the

@@ -2,6 +2,7 @@
 
 use diskfs_vfs::Statistics;
 
+use crate::allocator::Totals;
 use crate::block::FsBlock;
 use crate::error::Result;
 use crate::features::{Compatible, Incompatible, ReadOnlyCompatible};
@@ -20,20 +21,37 @@ pub(crate) fn statistics(volume: &Volume) -> Result<Statistics> {
     let overhead = overhead_clusters(volume, &mut counts)?;
     let ratio = superblock.cluster_ratio_bits;
     let blocks_free = counts.free_clusters.wrapping_shl(ratio);
-    let reserved = superblock
-        .reserved_blocks_count
-        .saturating_add(reserved_clusters(superblock).wrapping_shl(ratio));
     Ok(Statistics {
         block_size: superblock.block_size.bytes(),
         blocks: superblock
             .blocks_count
             .saturating_sub(overhead.wrapping_shl(ratio)),
         blocks_free,
-        blocks_available: blocks_free.saturating_sub(reserved),
+        blocks_available: blocks_free.saturating_sub(kept_blocks(superblock)),
         inodes: u64::from(superblock.inodes_count),
         inodes_free: counts.free_inodes,
         name_max: 255,
     })
+}
+
+/// The same at another time, when so much is free.
+pub(crate) fn with_totals(
+    superblock: &Superblock,
+    statistics: Statistics,
+    totals: Totals,
+) -> Statistics {
+    Statistics {
+        blocks_free: totals.free_blocks,
+        blocks_available: totals.free_blocks.saturating_sub(kept_blocks(superblock)),
+        inodes_free: totals.free_inodes,
+        ..statistics
+    }
+}
+
+/// What is not for everybody: root's reserve, and the kernel's.
+pub(crate) fn kept_blocks(superblock: &Superblock) -> u64 {
+    let own = reserved_clusters(superblock).wrapping_shl(superblock.cluster_ratio_bits);
+    superblock.reserved_blocks_count.saturating_add(own)
 }
 
 /// What the kernel keeps back for delayed allocation (`s_resv_clusters`): 2 %, at most 4096
@@ -107,7 +125,7 @@ impl Counts {
 }
 
 /// Superblock, descriptors, and the room for their growth, at the start of a group.
-fn blocks_at_start(superblock: &Superblock, group: u32) -> u64 {
+pub(crate) fn blocks_at_start(superblock: &Superblock, group: u32) -> u64 {
     let table = table_blocks_in_group(superblock, group);
     if !has_superblock(superblock, group) {
         return table;

@@ -53,6 +53,8 @@ pub(crate) struct Superblock {
     /// Bytes in a group descriptor: 32, or with `64bit` a power of two from 64.
     pub(crate) descriptor_size: u16,
     pub(crate) first_meta_bg: u32,
+    /// Groups in a flexible group, as a power of two: 0 without `flex_bg`.
+    pub(crate) flex_group_bits: u32,
     pub(crate) reserved_gdt_blocks: u16,
     pub(crate) backup_groups: [u32; 2],
     pub(crate) overhead_clusters: u32,
@@ -162,6 +164,7 @@ impl Superblock {
             first_inode: first_inode(raw)?,
             descriptor_size: descriptor_size(raw, features, block_size)?,
             first_meta_bg: raw.s_first_meta_bg.get(),
+            flex_group_bits: flex_group_bits(raw, features),
             reserved_gdt_blocks: raw.s_reserved_gdt_blocks.get(),
             backup_groups: raw.s_backup_bgs.map(zerocopy::little_endian::U32::get),
             overhead_clusters: raw.s_overhead_clusters.get(),
@@ -449,6 +452,16 @@ fn wide(features: Features, high: u32, low: u32) -> u64 {
         join64(high, low)
     } else {
         u64::from(low)
+    }
+}
+
+fn flex_group_bits(raw: &RawSuperblock, features: Features) -> u32 {
+    let bits = u32::from(raw.s_log_groups_per_flex);
+    // It tells where files are best put; the kernel ignores a value that makes no sense.
+    if features.has(Incompatible::FLEX_BG) && bits < u32::BITS {
+        bits
+    } else {
+        0
     }
 }
 

@@ -1,76 +1,172 @@
 //! Which blocks and inodes are in use, and which to take next.
+//!
+//! Each block group has a lock; what is known of a group without it ([`Summary`]) serves to pass by
+//! those that have nothing to give. A group's descriptor is in memory, and its block follows within
+//! the handle of whoever changes it; bitmaps are in the pool like all other metadata.
+
+mod bits;
+mod block_bitmap;
+mod blocks;
+mod counters;
+mod geometry;
+mod goal;
+mod group;
+mod inode_bitmap;
+mod inodes;
+mod spread;
+mod system_zone;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::block::FsBlock;
-use crate::error::Result;
+use crate::bytes::index;
+use crate::error::{Error, ErrorKind, Result, Structure, malformed};
+use crate::group_descriptor::{self, GroupDescriptor};
+use crate::statistics::kept_blocks;
+use crate::superblock::Superblock;
 use crate::volume::Volume;
-use crate::writer::{FreedRun, Handle};
+use crate::writer::Handle;
 
-/// Blocks that somebody needs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Request {
-    /// Where they would be best: behind the file's last block, or near its inode.
-    pub(crate) goal: FsBlock,
-    /// How many; at least 1. With clusters, a multiple of the cluster, and what is given begins
-    /// with one.
-    pub(crate) len_blocks: u32,
-    /// Whether root's reserve may be used.
-    pub(crate) reserve: Reserve,
-}
+use counters::Counters;
+use geometry::Geometry;
+use group::{Group, Summary};
+use system_zone::SystemZone;
 
-/// Whether root's reserve may be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reserve {
-    Keep,
-    Use,
-}
+pub(crate) use blocks::{Allocated, Request, Reserve};
+pub(crate) use counters::Totals;
 
-/// A run of blocks that was allocated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Allocated {
-    pub(crate) first: FsBlock,
-    /// At most what was asked for, at least 1.
-    pub(crate) len_blocks: u32,
-}
+/// How many blocks of metadata an allocation changes: bitmap and descriptor.
+pub(crate) const ALLOCATE_CREDITS: u32 = 2;
+/// How many it takes to free blocks, for each group that they are in.
+pub(crate) const FREE_CREDITS: u32 = 2;
+/// How many it takes to allocate an inode: its bitmap, the block bitmap, the descriptor, and the
+/// block of the table, which is the one that the inode is stored in afterwards.
+pub(crate) const ALLOCATE_INODE_CREDITS: u32 = 4;
+/// How many it takes to free an inode.
+pub(crate) const FREE_INODE_CREDITS: u32 = 2;
+
+/// The most block groups that a filesystem which is written may have: 256 TiB in blocks of 4 KiB, 16
+/// TiB in blocks of 1 KiB. Each takes some 100 bytes of memory.
+const GROUPS_MAX: u32 = 1 << 21;
 
 /// The state of all block groups.
 #[derive(Debug)]
-pub(crate) struct Allocator {}
+pub(crate) struct Allocator {
+    geometry: Geometry,
+    system_zone: SystemZone,
+    groups: Box<[Mutex<Group>]>,
+    summaries: Box<[Summary]>,
+    counters: Counters,
+    /// Clusters that [`Reserve::Keep`] leaves.
+    kept_clusters: u64,
+}
 
 impl Allocator {
-    pub(crate) fn open(_volume: &Volume) -> Result<Self> {
-        Ok(Self {})
+    /// Reads and checks the descriptors of all groups.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`; `Unsupported` when there are too many.
+    pub(crate) fn open(volume: &Volume) -> Result<Self> {
+        let superblock = &volume.superblock;
+        if superblock.groups_count > GROUPS_MAX {
+            let reason = format!("has {} block groups", superblock.groups_count);
+            let hint = format!("only filesystems of up to {GROUPS_MAX} are written");
+            return Err(Error::new(ErrorKind::Unsupported, reason).hint(hint));
+        }
+        let mut groups = Vec::with_capacity(index(superblock.groups_count));
+        let mut summaries = Vec::with_capacity(index(superblock.groups_count));
+        let mut system_zone = SystemZone::default();
+        let counters = Counters::default();
+        let geometry = Geometry::new(superblock);
+        for group in 0..superblock.groups_count {
+            let descriptor = GroupDescriptor::read(volume, group)?;
+            check(superblock, &geometry, group, &descriptor)?;
+            system_zone.add_group(volume, group, &descriptor);
+            counters.add(
+                descriptor.free_clusters,
+                descriptor.free_inodes,
+                descriptor.used_directories,
+            );
+            summaries.push(Summary::new(&descriptor));
+            groups.push(Mutex::new(Group {
+                descriptor,
+                first_free_inode: 0,
+                held: None,
+            }));
+        }
+        system_zone.add_journal(volume)?;
+        system_zone.sort();
+        Ok(Self {
+            kept_clusters: kept_blocks(superblock).wrapping_shr(geometry.cluster_bits),
+            geometry,
+            system_zone,
+            groups: groups.into(),
+            summaries: summaries.into(),
+            counters,
+        })
     }
 
-    /// Allocates one contiguous run.
-    pub(crate) fn allocate(&self, _handle: &Handle<'_>, _request: Request) -> Result<Allocated> {
-        Err(crate::error::ErrorKind::NoSpace.into())
+    /// What is free at this moment.
+    pub(crate) fn totals(&self) -> Totals {
+        self.counters.totals(self.geometry.cluster_bits)
     }
 
-    /// Frees a run of blocks.
-    pub(crate) fn free(&self, _handle: &Handle<'_>, _run: FreedRun) -> Result<()> {
-        Ok(())
+    fn group(&self, group: u32) -> Option<MutexGuard<'_, Group>> {
+        let group = self.groups.get(index(group))?;
+        // It changes only when all is done, in one statement for each field that others look at; a
+        // panic halfway leaves at worst what the next check finds.
+        Some(group.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Says that what was freed may be used again: the transaction that freed it is durable.
-    pub(crate) fn release(&self, _freed: &[FreedRun]) {}
+    fn summary(&self, group: u32) -> Option<&Summary> {
+        self.summaries.get(index(group))
+    }
 
-    /// Allocates an inode near its directory.
-    pub(crate) fn allocate_inode(
+    /// Makes `descriptor` the group's, in memory and in its block.
+    fn store(
         &self,
-        _handle: &Handle<'_>,
-        _parent: u32,
-        _is_dir: bool,
-    ) -> Result<u32> {
-        Err(crate::error::ErrorKind::NoSpace.into())
-    }
-
-    /// Frees an inode.
-    pub(crate) fn free_inode(
-        &self,
-        _handle: &Handle<'_>,
-        _number: u32,
-        _is_dir: bool,
+        handle: &Handle<'_>,
+        number: u32,
+        group: &mut Group,
+        descriptor: GroupDescriptor,
     ) -> Result<()> {
+        let superblock = &handle.volume().superblock;
+        let (key, offset) = group_descriptor::key_of(superblock, number);
+        let size = usize::from(superblock.descriptor_size);
+        handle.change(key, |block| {
+            let end = offset.saturating_add(size);
+            let bytes = block.get_mut(offset..end).unwrap_or_default();
+            descriptor.encode(superblock, number, bytes)
+        })??;
+        group.descriptor = descriptor;
+        if let Some(summary) = self.summary(number) {
+            summary.update(&descriptor);
+        }
         Ok(())
     }
+}
+
+/// What [`GroupDescriptor`] has not checked yet, as a reader has no use for it.
+fn check(
+    superblock: &Superblock,
+    geometry: &Geometry,
+    group: u32,
+    descriptor: &GroupDescriptor,
+) -> Result<()> {
+    let structure = Structure::GroupDescriptor(group);
+    superblock.check_blocks(structure, descriptor.block_bitmap, 1)?;
+    superblock.check_blocks(structure, descriptor.inode_bitmap, 1)?;
+    let inodes = geometry.inodes_per_group;
+    let counts = [
+        (descriptor.free_clusters, geometry.clusters_in(group)),
+        (descriptor.free_inodes, inodes),
+        (descriptor.used_directories, inodes),
+        (descriptor.unused_inodes, inodes),
+    ];
+    if counts.iter().all(|(count, max)| count <= max) {
+        return Ok(());
+    }
+    Err(malformed(structure, "it counts more than the group has"))
 }

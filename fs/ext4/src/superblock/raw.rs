@@ -71,7 +71,7 @@ pub(crate) struct RawSuperblock {
     s_mmp_interval: U16,
     s_mmp_block: U64,
     s_raid_stripe_width: U32,
-    s_log_groups_per_flex: u8,
+    pub(crate) s_log_groups_per_flex: u8,
     pub(crate) s_checksum_type: u8,
     s_encryption_level: u8,
     s_reserved_pad: u8,

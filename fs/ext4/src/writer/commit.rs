@@ -58,9 +58,9 @@ impl Core {
         Ok(())
     }
 
-    fn contents(&self, changes: &mut Changes) -> Vec<(FsBlock, Arc<[u8]>)> {
+    fn contents(&self, changes: &Changes) -> Vec<(FsBlock, Arc<[u8]>)> {
         let pool = self.pool();
-        let mut blocks: Vec<FsBlock> = changes.blocks.drain().collect();
+        let mut blocks: Vec<FsBlock> = changes.blocks.iter().copied().collect();
         blocks.sort_unstable();
         let contents = blocks
             .into_iter()

@@ -29,6 +29,8 @@ pub(crate) struct Handle<'c> {
     transaction: Cell<TransactionId>,
     credits: Cell<u32>,
     changed: Cell<bool>,
+    /// There was no room but what a commit will give.
+    held_space: Cell<bool>,
 }
 
 impl<'c> Handle<'c> {
@@ -43,6 +45,7 @@ impl<'c> Handle<'c> {
             transaction: Cell::new(transaction),
             credits: Cell::new(credits),
             changed: Cell::new(false),
+            held_space: Cell::new(false),
         }))
     }
 
@@ -114,6 +117,18 @@ impl<'c> Handle<'c> {
     pub(crate) fn freed(&self, run: FreedRun) {
         self.changed.set(true);
         self.core.transactions.note_freed(run);
+    }
+
+    /// Says that an allocation failed only because what is free was freed by transactions that are
+    /// not durable. If the operation fails with `NoSpace`, it is done again after a commit.
+    pub(crate) fn note_held_space(&self) {
+        self.held_space.set(true);
+    }
+
+    /// The transaction whose commit gives room to an operation that came to `result`.
+    pub(super) fn waits_for<R>(&self, result: &Result<R>) -> Option<TransactionId> {
+        let failed = result.as_ref().err().map(Error::kind) == Some(ErrorKind::NoSpace);
+        (failed && self.held_space.get()).then(|| self.transaction())
     }
 
     /// An inode as it is now, past the cache of parsed inodes.

@@ -88,21 +88,35 @@ impl Core {
     /// Does `operation` with these inodes locked, as part of the running transaction; `credits` is
     /// how many blocks of metadata it may change.
     ///
+    /// An operation that fails with `NoSpace` because what is free waits for a commit is done again
+    /// after that commit, from its beginning.
+    ///
     /// # Errors
     /// `ReadOnly` when writing has ended; what `operation` gives.
     pub(crate) fn update<R>(
         &self,
         inodes: &[u32],
         credits: u32,
-        operation: impl FnOnce(&Handle<'_>) -> Result<R>,
+        mut operation: impl FnMut(&Handle<'_>) -> Result<R>,
     ) -> Result<R> {
+        /// How often it is done again: others may use up what a commit has given.
+        const TRIES_MAX: u32 = 4;
+        let mut tries = 0u32;
         loop {
             let locked = self.locks.exclusive(inodes);
             if let Some(handle) = Handle::try_begin(self, credits)? {
                 let result = operation(&handle);
+                let waits_for = handle.waits_for(&result);
                 let result = handle.finish(result);
                 drop(locked);
-                return result;
+                tries = tries.saturating_add(1);
+                match waits_for {
+                    Some(transaction) if tries < TRIES_MAX => {
+                        self.transactions.make_durable(transaction)?;
+                        continue;
+                    }
+                    _ => return result,
+                }
             }
             drop(locked);
             self.transactions.wait_for_room(credits)?;

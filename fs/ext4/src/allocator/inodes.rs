@@ -1,0 +1,192 @@
+//! Inodes: taken near their directory, and given back.
+
+use std::hash::{BuildHasher, RandomState};
+
+use crate::bytes::{index, split64};
+use crate::error::{Error, ErrorKind, Result, Structure, malformed};
+use crate::group_descriptor::{GroupDescriptor, GroupFlags};
+use crate::metadata_cache::{Key, zeroed};
+use crate::superblock::Superblock;
+use crate::writer::Handle;
+
+use super::Allocator;
+use super::bits::{self, Bits, Run};
+use super::block_bitmap::{has_flags, stored};
+use super::group::Group;
+
+impl Allocator {
+    /// Allocates an inode near its directory. Its bytes in the table are those of one that is not in
+    /// use; whoever calls stores it as new.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Corrupt`, `Io`.
+    pub(crate) fn allocate_inode(
+        &self,
+        handle: &Handle<'_>,
+        parent: u32,
+        is_dir: bool,
+    ) -> Result<u32> {
+        let parent_group = self
+            .geometry
+            .inode_place(parent)
+            .map_or(0, |(group, _)| group);
+        let best = if is_dir {
+            self.group_for_directory(handle.volume(), parent, parent_group)?
+        } else {
+            self.group_for_file(parent_group)
+        };
+        for group in self.geometry.groups_from(best) {
+            if self
+                .summary(group)
+                .is_none_or(|summary| summary.free_inodes() == 0)
+            {
+                continue;
+            }
+            if let Some(number) = self.take_inode(handle, group, is_dir)? {
+                return Ok(number);
+            }
+        }
+        Err(Error::new(ErrorKind::NoSpace, "no free inodes are left"))
+    }
+
+    /// A number for `i_generation`: whoever still knows the inode's last file by it must not take
+    /// this one for it.
+    pub(crate) fn new_generation() -> u32 {
+        split64(RandomState::new().hash_one(0)).1
+    }
+
+    fn take_inode(&self, handle: &Handle<'_>, number: u32, is_dir: bool) -> Result<Option<u32>> {
+        let Some(mut group) = self.group(number) else {
+            return Ok(None);
+        };
+        let superblock = &handle.volume().superblock;
+        let mut descriptor = group.descriptor;
+        let Some(free_inodes) = descriptor.free_inodes.checked_sub(1) else {
+            return Ok(None);
+        };
+        let bitmap = self.inode_bitmap(handle.volume(), number, &descriptor)?;
+        let bits = Bits::new(&bitmap.bytes, None, self.geometry.inodes_per_group);
+        let reserved = if number == 0 {
+            superblock.first_inode.saturating_sub(1)
+        } else {
+            0
+        };
+        let Some(nth) = bits.next_clear(group.first_free_inode.max(reserved)) else {
+            return Ok(None);
+        };
+        if has_flags(superblock) {
+            self.settle_block_bitmap(handle, number, &mut group)?;
+            // That has changed it.
+            descriptor = group.descriptor;
+            self.extend_table(handle, number, &mut descriptor, nth)?;
+        }
+        let key = Key::inode_bitmap(number, descriptor.inode_bitmap);
+        let checksum = bitmap.change(handle, key, self.inode_bitmap_bytes(), |bitmap| {
+            bits::set(bitmap, one(nth));
+        })?;
+        descriptor.inode_bitmap_checksum = checksum.unwrap_or(0) & stored(superblock);
+        descriptor.free_inodes = free_inodes;
+        let directories = u32::from(is_dir);
+        descriptor.used_directories = descriptor.used_directories.saturating_add(directories);
+        self.store(handle, number, &mut group, descriptor)?;
+        group.first_free_inode = nth.saturating_add(1);
+        self.counters.take_inode(directories);
+        Ok(Some(self.geometry.inode_number(number, nth)))
+    }
+
+    /// Has the `nth` inode of a group among those that were in use at some time. The table's block
+    /// may never have been written: what is on the device there could be anything.
+    fn extend_table(
+        &self,
+        handle: &Handle<'_>,
+        number: u32,
+        descriptor: &mut GroupDescriptor,
+        nth: u32,
+    ) -> Result<()> {
+        let inodes = self.geometry.inodes_per_group;
+        let used = if descriptor.flags.contains(GroupFlags::INODE_UNINIT) {
+            0
+        } else {
+            inodes.saturating_sub(descriptor.unused_inodes)
+        };
+        descriptor.flags.remove(GroupFlags::INODE_UNINIT);
+        if nth < used {
+            return Ok(());
+        }
+        // All that are before the first free one are in use.
+        if nth > used {
+            let problem = "inodes are in use in it that the descriptor says never were";
+            return Err(malformed(Structure::InodeBitmap(number), problem));
+        }
+        descriptor.unused_inodes = inodes.saturating_sub(nth).saturating_sub(1);
+        let superblock = &handle.volume().superblock;
+        if !descriptor.flags.contains(GroupFlags::INODE_ZEROED)
+            && let Some(block) = first_in_block(superblock, nth)
+        {
+            let key = Key::inode_table(descriptor.inode_table.after(u64::from(block)));
+            handle.replace(key, zeroed(superblock.block_size.len()));
+        }
+        Ok(())
+    }
+
+    /// Frees an inode, which has no blocks any more and says that it is not in use.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is free, or reserved; `Io`.
+    pub(crate) fn free_inode(&self, handle: &Handle<'_>, number: u32, is_dir: bool) -> Result<()> {
+        let superblock = &handle.volume().superblock;
+        let place = self.geometry.inode_place(number);
+        let Some((group, nth)) = place.filter(|_| number >= superblock.first_inode) else {
+            let problem = "it is freed, but no file can have it";
+            return Err(malformed(Structure::Inode(number), problem));
+        };
+        let Some(mut state) = self.group(group) else {
+            return Ok(());
+        };
+        self.free_inode_in_group(handle, group, &mut state, nth, u32::from(is_dir))
+    }
+
+    fn free_inode_in_group(
+        &self,
+        handle: &Handle<'_>,
+        number: u32,
+        group: &mut Group,
+        nth: u32,
+        directories: u32,
+    ) -> Result<()> {
+        let mut descriptor = group.descriptor;
+        let bitmap = self.inode_bitmap(handle.volume(), number, &descriptor)?;
+        let bits = Bits::new(&bitmap.bytes, None, self.geometry.inodes_per_group);
+        if bits.next_clear(nth) == Some(nth) {
+            let problem = "an inode that is in use is free in it";
+            return Err(malformed(Structure::InodeBitmap(number), problem));
+        }
+        let used_directories = descriptor.used_directories.checked_sub(directories);
+        descriptor.used_directories = used_directories.ok_or_else(|| {
+            let problem = "it counts fewer directories than there are";
+            malformed(Structure::GroupDescriptor(number), problem)
+        })?;
+        let key = Key::inode_bitmap(number, descriptor.inode_bitmap);
+        let checksum = bitmap.change(handle, key, self.inode_bitmap_bytes(), |bitmap| {
+            bits::clear(bitmap, one(nth));
+        })?;
+        descriptor.inode_bitmap_checksum =
+            checksum.unwrap_or(0) & stored(&handle.volume().superblock);
+        descriptor.free_inodes = descriptor.free_inodes.saturating_add(1);
+        self.store(handle, number, group, descriptor)?;
+        group.first_free_inode = group.first_free_inode.min(nth);
+        self.counters.free_inode(directories);
+        Ok(())
+    }
+}
+
+const fn one(bit: u32) -> Run {
+    Run { start: bit, len: 1 }
+}
+
+/// The block of the table that the `nth` inode is the first of.
+fn first_in_block(superblock: &Superblock, nth: u32) -> Option<u32> {
+    let per_block = superblock.inodes_per_block();
+    let block = nth.checked_div(per_block)?;
+    (nth.checked_rem(per_block)? == 0).then_some(block)
+}

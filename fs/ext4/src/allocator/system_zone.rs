@@ -1,0 +1,131 @@
+//! Blocks that no file can have: superblocks and descriptors, bitmaps, inode tables, the journal.
+//!
+//! A bitmap that says that they are free must not have us write over them.
+
+use crate::block::{FileBlock, FsBlock};
+use crate::error::{InInode, Result};
+use crate::features::Compatible;
+use crate::file_blocks;
+use crate::group_descriptor::GroupDescriptor;
+use crate::statistics::blocks_at_start;
+use crate::volume::Volume;
+
+/// The blocks, as runs in order that don't touch each other.
+#[derive(Debug, Default)]
+pub(super) struct SystemZone {
+    runs: Vec<Zone>,
+}
+
+/// Block numbers from `first` to before `end`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Zone {
+    first: u64,
+    end: u64,
+}
+
+impl SystemZone {
+    /// What has its place by the geometry, and by the groups' descriptors.
+    pub(super) fn add_group(&mut self, volume: &Volume, group: u32, descriptor: &GroupDescriptor) {
+        let superblock = &volume.superblock;
+        let table_blocks = u64::from(superblock.inode_table_blocks());
+        let first = superblock.first_block_of_group(group);
+        let at_start = blocks_at_start(superblock, group);
+        if group == 0 {
+            // With clusters and blocks of 1 KiB the superblock is not the group's first block.
+            let superblock_at = crate::superblock::superblock_block(superblock.block_size);
+            self.add(FsBlock(0), superblock_at.after(at_start).0);
+        } else {
+            self.add(first, at_start);
+        }
+        self.add(descriptor.block_bitmap, 1);
+        self.add(descriptor.inode_bitmap, 1);
+        self.add(descriptor.inode_table, table_blocks);
+    }
+
+    /// The journal's blocks.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub(super) fn add_journal(&mut self, volume: &Volume) -> Result<()> {
+        let number = volume.superblock.journal_inode;
+        if !volume.superblock.features.has(Compatible::HAS_JOURNAL) || number == 0 {
+            return Ok(());
+        }
+        let Some(inode) = volume.inode(number)? else {
+            return Ok(());
+        };
+        for run in file_blocks::runs(volume, &inode, FileBlock(0)) {
+            let run = run.in_inode(number)?;
+            self.add(run.fs_block, u64::from(run.len_blocks));
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, first: FsBlock, len_blocks: u64) {
+        let end = first.after(len_blocks).0;
+        match self.runs.last_mut() {
+            // Most come in order: tables of groups stand side by side.
+            Some(last) if last.end == first.0 => last.end = end,
+            _ if len_blocks > 0 => self.runs.push(Zone {
+                first: first.0,
+                end,
+            }),
+            _ => {}
+        }
+    }
+
+    /// Brings the runs in order; before this nothing can be asked.
+    pub(super) fn sort(&mut self) {
+        self.runs.sort_unstable();
+        self.runs.dedup_by(|next, last| {
+            let joins = next.first <= last.end;
+            if joins {
+                last.end = last.end.max(next.end);
+            }
+            joins
+        });
+        self.runs.shrink_to_fit();
+    }
+
+    /// What of it lies in a run of blocks: first block and length.
+    pub(super) fn within(
+        &self,
+        first: FsBlock,
+        len_blocks: u64,
+    ) -> impl Iterator<Item = (FsBlock, u64)> + '_ {
+        let end = first.after(len_blocks).0;
+        let start = self.runs.partition_point(|zone| zone.end <= first.0);
+        let behind = self.runs.get(start..).unwrap_or_default();
+        let inside = behind.iter().take_while(move |zone| zone.first < end);
+        inside.map(move |zone| {
+            let from = zone.first.max(first.0);
+            let until = zone.end.min(end);
+            (FsBlock(from), until.saturating_sub(from))
+        })
+    }
+
+    /// Whether none of it lies in a run of blocks.
+    pub(super) fn spares(&self, first: FsBlock, len_blocks: u64) -> bool {
+        self.within(first, len_blocks).next().is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_merged_and_cut() {
+        let mut zone = SystemZone::default();
+        for (first, len) in [(10, 5), (15, 5), (0, 2), (18, 4), (40, 1)] {
+            zone.add(FsBlock(first), len);
+        }
+        zone.sort();
+        let found: Vec<_> = zone.within(FsBlock(1), 20).collect();
+        assert_eq!(found, [(FsBlock(1), 1), (FsBlock(10), 11)]);
+        assert!(zone.spares(FsBlock(2), 8));
+        assert!(!zone.spares(FsBlock(2), 9));
+        assert!(!zone.spares(FsBlock(40), 1));
+        assert!(zone.spares(FsBlock(41), 100));
+    }
+}
