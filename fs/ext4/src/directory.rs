@@ -5,11 +5,22 @@
 
 mod block;
 mod casefold;
+mod change;
+mod changing;
 mod edited;
 mod encrypted_name;
 mod entries;
 mod entry;
+mod indexed;
+mod initialise;
 mod inline;
+mod insert;
+mod leaf;
 mod lookup;
+mod region;
+mod tail;
 
+pub(crate) use change::{is_empty, remove, replace, set_parent};
 pub(crate) use edited::{entries, lookup};
+pub(crate) use initialise::initialise;
+pub(crate) use insert::insert;

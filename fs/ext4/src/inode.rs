@@ -300,4 +300,4 @@ fn xattr_bytes(bytes: &[u8], fields: usize) -> Box<[u8]> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -6,42 +6,6 @@ use crate::inode::Inode;
 use crate::writer::{Core, Handle};
 use diskfs_vfs::{Fallocate, FileType};
 
-pub(crate) mod directory {
-    use super::*;
-    pub(crate) use crate::directory::*;
-    use crate::volume::Volume;
-    pub(crate) fn initialise(handle: &Handle<'_>, dir: &mut Inode, parent: u32) -> Result<()> {
-        Err(ErrorKind::Unsupported.into())
-    }
-    pub(crate) fn insert(
-        handle: &Handle<'_>,
-        dir: &mut Inode,
-        name: &[u8],
-        inode: u32,
-        file_type: FileType,
-    ) -> Result<()> {
-        Err(ErrorKind::Unsupported.into())
-    }
-    pub(crate) fn remove(handle: &Handle<'_>, dir: &mut Inode, name: &[u8]) -> Result<u32> {
-        Err(ErrorKind::Unsupported.into())
-    }
-    pub(crate) fn replace(
-        handle: &Handle<'_>,
-        dir: &mut Inode,
-        name: &[u8],
-        inode: u32,
-        file_type: FileType,
-    ) -> Result<()> {
-        Err(ErrorKind::Unsupported.into())
-    }
-    pub(crate) fn set_parent(handle: &Handle<'_>, dir: &mut Inode, parent: u32) -> Result<()> {
-        Err(ErrorKind::Unsupported.into())
-    }
-    pub(crate) fn is_empty(volume: &Volume, dir: &Inode) -> Result<bool> {
-        Err(ErrorKind::Unsupported.into())
-    }
-}
-
 pub(crate) mod xattr {
     use super::*;
     pub(crate) use crate::xattr::*;

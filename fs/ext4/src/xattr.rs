@@ -6,6 +6,7 @@
 mod acl;
 mod block;
 mod entry;
+mod inline;
 mod name;
 mod value;
 
@@ -15,6 +16,8 @@ use crate::volume::Volume;
 
 use entry::{Entries, Entry};
 use name::NameIndex;
+
+pub(crate) use inline::{inline_data_room, set_inline_data};
 
 /// The value of the attribute of this whole name.
 pub(crate) fn get(volume: &Volume, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {

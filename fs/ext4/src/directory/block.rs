@@ -1,13 +1,8 @@
 //! Directory blocks: reading them, checked, and several at once.
-//!
-//! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Directory
-//! Entries" (`struct ext4_dir_entry_tail`).
 
 use std::sync::Arc;
 
 use crate::block::FileBlock;
-use crate::bytes::le32;
-use crate::checksum::ChecksumSeed;
 use crate::error::{Corrupt, InInode, Result, Structure, malformed};
 use crate::features::{Compatible, Incompatible};
 use crate::file_blocks::{Run, runs};
@@ -16,14 +11,12 @@ use crate::inode::{Inode, InodeFlags};
 use crate::metadata_cache::Key;
 use crate::volume::Volume;
 
+use super::tail;
+
 /// How much of a directory is read at once while all of it is listed.
 const BATCH_BYTES: u32 = 64 * 1024;
 /// How much further on the device hears of what will be read.
 const AHEAD_BYTES: u32 = 512 * 1024;
-
-/// The tail: an entry that is not in use, of the type 0xde, and the checksum in its name's place.
-const TAIL_BYTES: usize = 12;
-const TAIL_START: [u8; 8] = [0, 0, 0, 0, 12, 0, 0, 0xde];
 
 /// Whether the directory has an index of hashes.
 pub(super) fn is_indexed(volume: &Volume, directory: &Inode) -> bool {
@@ -49,15 +42,33 @@ pub(super) fn htree_directory(volume: &Volume, directory: &Inode) -> htree::Dire
 
 /// One block of a directory; an error when there is none.
 pub(super) fn read(volume: &Volume, directory: &Inode, block: FileBlock) -> Result<Arc<[u8]>> {
+    read_keyed(volume, directory, block).map(|(_, bytes)| bytes)
+}
+
+/// The same, and what to change it by.
+pub(super) fn read_keyed(
+    volume: &Volume,
+    directory: &Inode,
+    block: FileBlock,
+) -> Result<(Key, Arc<[u8]>)> {
     let run = runs(volume, directory, block).next().transpose()?;
     match run {
-        Some(run) if run.file_block == block && run.written => fetch(volume, directory, run, 1),
+        Some(run) if run.file_block == block && run.written => {
+            let key = Key::directory_block(directory.number, run.fs_block);
+            Ok((key, fetch(volume, directory, run, 1)?))
+        }
         _ => Err(malformed(
             Structure::DirectoryBlock(block),
             "the directory has a hole in its place",
         ))
         .in_inode(directory.number),
     }
+}
+
+/// Whether the directory has this block, which lies within its size: else there is a hole.
+pub(super) fn is_there(volume: &Volume, directory: &Inode, block: FileBlock) -> Result<bool> {
+    let run = runs(volume, directory, block).next().transpose()?;
+    Ok(run.is_some_and(|run| run.file_block == block && run.written))
 }
 
 /// The first block of a run of a directory that is listed block by block: what follows it in the
@@ -131,27 +142,7 @@ fn verify(volume: &Volume, directory: &Inode, block: FileBlock, bytes: &[u8]) ->
             return htree::verify(&htree, block, bytes);
         }
     }
-    verify_tail(seed, block, bytes)
-}
-
-fn verify_tail(seed: ChecksumSeed, block: FileBlock, bytes: &[u8]) -> Result<()> {
-    let structure = Structure::DirectoryBlock(block);
-    let covered = bytes.len().saturating_sub(TAIL_BYTES);
-    let tail = bytes.get(covered..).unwrap_or_default();
-    let Some(stored) = tail.strip_prefix(&TAIL_START) else {
-        return Err(malformed(structure, "it has no tail for its checksum"));
-    };
-    let expected = seed.of(&[bytes.get(..covered).unwrap_or_default()]);
-    let actual = le32(stored, 0).unwrap_or(0);
-    if expected == actual {
-        return Ok(());
-    }
-    Err(Corrupt::Checksum {
-        structure,
-        expected,
-        actual,
-    }
-    .into())
+    tail::verify(seed, block, bytes)
 }
 
 /// How many blocks the directory's size covers. It can't have more than the filesystem.
@@ -173,31 +164,4 @@ pub(super) fn len_blocks(volume: &Volume, directory: &Inode) -> Result<u64> {
 /// Where a block of a directory begins, in bytes of the directory, as a length in memory.
 pub(super) fn start_of(volume: &Volume, block: FileBlock) -> u64 {
     volume.superblock.block_size.file_byte_of(block)
-}
-
-const _: () = assert!(TAIL_BYTES == TAIL_START.len() + 4);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tail_is_found_and_checked() {
-        let seed = ChecksumSeed(5);
-        let mut bytes = vec![7; 1024];
-        let covered = 1024 - TAIL_BYTES;
-        bytes[covered..covered + 8].copy_from_slice(&TAIL_START);
-        let sum = seed.of(&[&bytes[..covered]]);
-        bytes[covered + 8..].copy_from_slice(&sum.to_le_bytes());
-        verify_tail(seed, FileBlock(3), &bytes).unwrap();
-        bytes[0] ^= 1;
-        let e = verify_tail(seed, FileBlock(3), &bytes).unwrap_err();
-        assert!(
-            e.to_string().starts_with("directory block 3 has checksum"),
-            "{e}"
-        );
-        bytes[covered] = 1;
-        let e = verify_tail(seed, FileBlock(3), &bytes).unwrap_err();
-        assert!(e.to_string().contains("no tail"), "{e}");
-    }
 }

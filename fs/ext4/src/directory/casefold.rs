@@ -5,12 +5,30 @@
 //! a precomposed letter does not find the same letter put together of two characters. The exact
 //! name is always found.
 
+use std::borrow::Cow;
+
+use crate::error::{Error, ErrorKind, Result};
+
 /// The name folded; `None` when it is not UTF-8: such a name is compared byte by byte.
 pub(super) fn fold(name: &[u8]) -> Option<String> {
     let name = std::str::from_utf8(name).ok()?;
     // Upper-casing first brings together what has one upper-case letter for two lower-case ones.
     let upper = name.chars().flat_map(char::to_uppercase);
     Some(upper.flat_map(char::to_lowercase).collect())
+}
+
+/// What the hash of a name in a casefolded directory is of.
+///
+/// # Errors
+/// `Unsupported` where that is not known for sure.
+pub(super) fn hashed(name: &[u8]) -> Result<Cow<'_, [u8]>> {
+    if name.is_ascii() {
+        return Ok(Cow::Owned(name.to_ascii_lowercase()));
+    }
+    Err(Error::new(
+        ErrorKind::Unsupported,
+        "a name that is not ASCII, in a directory without regard to case",
+    ))
 }
 
 #[cfg(test)]

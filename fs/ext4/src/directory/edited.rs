@@ -21,7 +21,7 @@ fn edits<'a>(volume: &'a Volume, directory: &Inode) -> Option<&'a NameEdits> {
 }
 
 /// The inode that `name` names in a directory; `None` without such an entry.
-pub(crate) fn lookup(volume: &Volume, directory: &Arc<Inode>, name: &[u8]) -> Result<Option<u32>> {
+pub(crate) fn lookup(volume: &Volume, directory: &Inode, name: &[u8]) -> Result<Option<u32>> {
     let stored = stored_lookup::lookup(volume, directory, name)?;
     let Some(edits) = edits(volume, directory) else {
         return Ok(stored);

@@ -1,5 +1,6 @@
 //! The entries of a directory, one after the other.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use diskfs_vfs::{DirEntry, InodeNumber};
@@ -40,6 +41,7 @@ pub(crate) fn entries<'a>(
 /// A block of a directory.
 #[derive(Debug)]
 pub(super) struct Region {
+    pub(super) block: FileBlock,
     /// Where it begins, in bytes of the directory.
     pub(super) start: u64,
     pub(super) bytes: Arc<[u8]>,
@@ -48,9 +50,9 @@ pub(super) struct Region {
 /// The blocks of a directory that is not inline, in order; holes are left out, as the kernel does.
 /// Ends after the first error.
 #[derive(Debug)]
-pub(super) struct Regions<'a> {
+pub(super) struct Regions<'a, D> {
     volume: &'a Volume,
-    directory: Arc<Inode>,
+    directory: D,
     /// The block to look at next.
     next: u64,
     end: u64,
@@ -58,9 +60,9 @@ pub(super) struct Regions<'a> {
     run: Option<Run>,
 }
 
-impl<'a> Regions<'a> {
+impl<'a, D: Deref<Target = Inode>> Regions<'a, D> {
     /// From the block that holds byte `from` on.
-    pub(super) fn new(volume: &'a Volume, directory: Arc<Inode>, from: u64) -> Result<Self> {
+    pub(super) fn new(volume: &'a Volume, directory: D, from: u64) -> Result<Self> {
         let end = block::len_blocks(volume, &directory)?;
         let first = volume.superblock.block_size.file_block_at(from);
         Ok(Self {
@@ -80,6 +82,7 @@ impl<'a> Regions<'a> {
         self.next = u64::from(run.file_block.0).saturating_add(1);
         let bytes = block::read_first(self.volume, &self.directory, run)?;
         Ok(Some(Region {
+            block: run.file_block,
             start: block::start_of(self.volume, run.file_block),
             bytes,
         }))
@@ -105,7 +108,7 @@ impl<'a> Regions<'a> {
     }
 }
 
-impl Iterator for Regions<'_> {
+impl<D: Deref<Target = Inode>> Iterator for Regions<'_, D> {
     type Item = Result<Region>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -122,7 +125,7 @@ impl Iterator for Regions<'_> {
 struct Entries<'a> {
     volume: &'a Volume,
     directory: Arc<Inode>,
-    regions: Regions<'a>,
+    regions: Regions<'a, Arc<Inode>>,
     /// The block that is being read, and the byte in it at which the next entry begins.
     current: Option<(Region, usize)>,
     /// Entries that begin before it were seen.
@@ -211,25 +214,4 @@ pub(super) fn broken(start: u64, problem: &'static str) -> Corrupt {
         entry: start,
         problem,
     }
-}
-
-/// The entry of `name` in a block or another region of entries, if it is there.
-pub(super) fn search(
-    volume: &Volume,
-    directory: &Inode,
-    region: (u64, &[u8]),
-    mut is_it: impl FnMut(&[u8]) -> bool,
-) -> Result<Option<u32>> {
-    let (start, bytes) = region;
-    let mut offset = 0;
-    while offset < bytes.len() {
-        let entry = Entry::parse(&volume.superblock, bytes, offset)
-            .map_err(|problem| broken(start.saturating_add(len_u64(offset)), problem))
-            .in_inode(directory.number)?;
-        if entry.inode != 0 && is_it(entry.name) {
-            return Ok(Some(entry.inode));
-        }
-        offset = entry.end;
-    }
-    Ok(None)
 }

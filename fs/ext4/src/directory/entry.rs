@@ -5,14 +5,16 @@
 
 use diskfs_vfs::FileType;
 
-use crate::bytes::{le16, le32, part};
+use crate::bytes::{le16, le32, part, put, split32};
 use crate::features::Incompatible;
 use crate::superblock::Superblock;
 
 /// The fields before the name.
 const HEADER_BYTES: usize = 8;
 /// An entry with a name of one byte, the shortest there is.
-const ENTRY_BYTES_MIN: usize = 12;
+pub(super) const ENTRY_BYTES_MIN: usize = 12;
+/// Entries begin at multiples of it.
+const ALIGNMENT: usize = 4;
 
 /// One entry, in use or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +61,72 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// How many bytes an entry with a name of this length takes at least.
+pub(super) fn bytes_for(name_len: usize) -> usize {
+    HEADER_BYTES
+        .saturating_add(name_len)
+        .next_multiple_of(ALIGNMENT)
+}
+
+/// An entry to be put into a directory.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NewEntry<'a> {
+    pub(super) inode: u32,
+    /// At most 255 bytes.
+    pub(super) name: &'a [u8],
+    pub(super) file_type: FileType,
+}
+
+impl NewEntry<'_> {
+    /// How many bytes it takes.
+    pub(super) fn bytes(&self) -> usize {
+        bytes_for(self.name.len())
+    }
+
+    /// Puts it at `offset` of `region`, where it covers `len` bytes.
+    pub(super) fn put(
+        &self,
+        superblock: &Superblock,
+        region: &mut [u8],
+        offset: usize,
+        len: usize,
+    ) {
+        let name_len = u8::try_from(self.name.len()).unwrap_or(u8::MAX);
+        put(region, offset, &self.inode.to_le_bytes());
+        set_len(superblock, region, offset, len);
+        // Without the feature `filetype` the length of the name has 16 bits, the upper ones zero.
+        let file_type = encode_type(superblock, self.file_type);
+        put(region, offset.saturating_add(6), &[name_len, file_type]);
+        put(region, offset.saturating_add(HEADER_BYTES), self.name);
+    }
+}
+
+/// Puts an entry that is not in use at `offset`, where it covers `len` bytes, which become zeroes.
+pub(super) fn put_unused(superblock: &Superblock, region: &mut [u8], offset: usize, len: usize) {
+    let end = offset.saturating_add(len);
+    region.get_mut(offset..end).unwrap_or_default().fill(0);
+    set_len(superblock, region, offset, len);
+}
+
+/// Has the entry at `offset` cover `len` bytes.
+pub(super) fn set_len(superblock: &Superblock, region: &mut [u8], offset: usize, len: usize) {
+    let stored = stored_len(len, superblock.block_size.bytes());
+    put(region, offset.saturating_add(4), &stored.to_le_bytes());
+}
+
+/// Has the entry at `offset` name another inode.
+pub(super) fn set_inode(
+    superblock: &Superblock,
+    region: &mut [u8],
+    offset: usize,
+    inode: u32,
+    file_type: FileType,
+) {
+    put(region, offset, &inode.to_le_bytes());
+    let file_type = encode_type(superblock, file_type);
+    put(region, offset.saturating_add(7), &[file_type]);
+}
+
 fn check_length(len: usize, name_len: usize, left: usize) -> Result<(), &'static str> {
     if len < ENTRY_BYTES_MIN {
         return Err("its length is less than the shortest entry's");
@@ -87,6 +155,30 @@ fn record_len(rec_len: u16, block_size: u32) -> usize {
         return 1 << 16;
     }
     usize::from(rec_len & !3) | usize::from(rec_len & 3).wrapping_shl(16)
+}
+
+/// The opposite of [`record_len`].
+fn stored_len(len: usize, block_size: u32) -> u16 {
+    let len = u32::try_from(len).unwrap_or(u32::MAX);
+    if len == 1 << 16 && len == block_size {
+        return u16::MAX;
+    }
+    split32(len).1
+}
+
+fn encode_type(superblock: &Superblock, file_type: FileType) -> u8 {
+    if !superblock.features.has(Incompatible::FILETYPE) {
+        return 0;
+    }
+    match file_type {
+        FileType::Regular => 1,
+        FileType::Directory => 2,
+        FileType::CharacterDevice => 3,
+        FileType::BlockDevice => 4,
+        FileType::Fifo => 5,
+        FileType::Socket => 6,
+        FileType::Symlink => 7,
+    }
 }
 
 fn decode_type(superblock: &Superblock, file_type: u8) -> Option<FileType> {
@@ -169,6 +261,31 @@ mod tests {
         assert_eq!(record_len(16, 1 << 16), 16);
         assert_eq!(record_len(0xfff0, 1 << 16), 0xfff0);
         assert_eq!(record_len(0, 4096), 0);
+        for len in [12, 1024, 65520, 65536] {
+            assert_eq!(record_len(stored_len(len, 1 << 16), 1 << 16), len);
+        }
+    }
+
+    #[test]
+    fn an_entry_comes_back() {
+        let superblock = Superblock::parse(&sample(), 4 << 20).unwrap();
+        let new = NewEntry {
+            inode: 13,
+            name: b"hello",
+            file_type: FileType::Socket,
+        };
+        assert_eq!(new.bytes(), 16);
+        let mut region = [0xff; 40];
+        put_unused(&superblock, &mut region, 0, 12);
+        new.put(&superblock, &mut region, 12, 28);
+        let entry = Entry::parse(&superblock, &region, 0).unwrap();
+        assert_eq!((entry.inode, entry.end), (0, 12));
+        let entry = Entry::parse(&superblock, &region, 12).unwrap();
+        assert_eq!(
+            (entry.inode, entry.name, entry.end),
+            (13, &b"hello"[..], 40)
+        );
+        assert_eq!(entry.file_type, Some(FileType::Socket));
     }
 
     #[test]

@@ -8,39 +8,88 @@
 
 use diskfs_vfs::{DirEntry, FileType, InodeNumber};
 
-use super::entries::{broken, dir_entry};
-use super::entry::Entry;
-use crate::bytes::{le32, len_u64};
-use crate::error::{InInode, Result};
-use crate::inline_data;
-use crate::inode::Inode;
+use super::changing::Changing;
+use super::entries::dir_entry;
+use super::entry::{NewEntry, put_unused};
+use super::initialise::Dots;
+use super::lookup::{Located, Place};
+use super::region::{self, Found};
+use crate::bytes::{le32, len_u64, put};
+use crate::error::Result;
+use crate::features::Incompatible;
+use crate::file_blocks;
+use crate::inode::{Inode, InodeFlags};
+use crate::superblock::Superblock;
 use crate::volume::Volume;
+use crate::{inline_data, xattr};
 
 /// The parent's inode number, before the first entry.
 const PARENT_BYTES: usize = 4;
+/// All of `i_block`.
+const BLOCK_BYTES: usize = 60;
 /// The cookie of `.`; what stands for byte 1 of the directory. No entry begins so early.
 const DOT_COOKIE: u64 = 1;
 const DOT_DOT_COOKIE: u64 = 2;
 
-/// The two regions of entries, each with where it begins.
-fn regions<'a>(inode: &'a Inode, rest: &'a [u8]) -> [(u64, &'a [u8]); 2] {
-    let first = inode.block.get(PARENT_BYTES..).unwrap_or_default();
-    [
-        (len_u64(PARENT_BYTES), first),
-        (len_u64(inode.block.len()), rest),
-    ]
+/// The regions of entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// `i_block`, behind the parent's number.
+    First,
+    /// The value of `system.data`.
+    Rest,
+}
+
+const PARTS: [Part; 2] = [Part::First, Part::Rest];
+
+impl Part {
+    /// Where it begins, in bytes of the directory.
+    fn start(self) -> u64 {
+        len_u64(match self {
+            Self::First => PARENT_BYTES,
+            Self::Rest => BLOCK_BYTES,
+        })
+    }
+
+    fn of(self, directory: &Inode) -> Result<&[u8]> {
+        match self {
+            Self::First => Ok(directory.block.get(PARENT_BYTES..).unwrap_or_default()),
+            Self::Rest => inline_data::behind_block(directory),
+        }
+    }
+
+    /// Changes it.
+    pub(super) fn change(
+        self,
+        superblock: &Superblock,
+        directory: &mut Inode,
+        change: impl FnOnce(&mut [u8]),
+    ) -> Result<()> {
+        match self {
+            Self::First => {
+                let first = directory.block.get_mut(PARENT_BYTES..);
+                change(first.unwrap_or_default());
+                Ok(())
+            }
+            Self::Rest => {
+                let mut rest = self.of(directory)?.to_vec();
+                change(&mut rest);
+                xattr::set_inline_data(superblock, directory, Some(&rest))
+            }
+        }
+    }
 }
 
 /// All entries, `.` and `..` first; the last one may be an error. There are no more than an inode
 /// has room for.
 pub(super) fn entries(volume: &Volume, directory: &Inode) -> Result<Vec<Result<DirEntry>>> {
-    let rest = inline_data::behind_block(directory)?;
     let mut entries = vec![
         Ok(dot(b".", directory.number, DOT_COOKIE)),
         Ok(dot(b"..", parent(directory), DOT_DOT_COOKIE)),
     ];
-    for (start, bytes) in regions(directory, rest) {
-        if let Err(e) = push_region(volume, directory, (start, bytes), &mut entries) {
+    for part in PARTS {
+        let bytes = part.of(directory)?;
+        if let Err(e) = push_region(volume, directory, (part.start(), bytes), &mut entries) {
             entries.push(Err(e));
             break;
         }
@@ -54,36 +103,35 @@ fn push_region(
     (start, bytes): (u64, &[u8]),
     entries: &mut Vec<Result<DirEntry>>,
 ) -> Result<()> {
-    let mut offset = 0;
-    while offset < bytes.len() {
-        let at = start.saturating_add(len_u64(offset));
-        let entry = Entry::parse(&volume.superblock, bytes, offset)
-            .map_err(|problem| broken(at, problem))
-            .in_inode(directory.number)?;
-        let cookie = start.saturating_add(len_u64(entry.end));
-        entries.extend(dir_entry(volume, directory, entry, at, cookie)?.map(Ok));
-        offset = entry.end;
+    for placed in region::entries(&volume.superblock, bytes) {
+        let placed = placed.map_err(|broken| broken.in_directory(directory, start))?;
+        let at = start.saturating_add(len_u64(placed.offset));
+        let cookie = start.saturating_add(len_u64(placed.entry.end));
+        entries.extend(dir_entry(volume, directory, placed.entry, at, cookie)?.map(Ok));
     }
     Ok(())
 }
 
-/// The inode whose name `is_it`.
-pub(super) fn search(
+/// The entry whose name `is_it`.
+pub(super) fn find(
     volume: &Volume,
     directory: &Inode,
     mut is_it: impl FnMut(&[u8]) -> bool,
-) -> Result<Option<u32>> {
-    if is_it(b".") {
-        return Ok(Some(directory.number));
+) -> Result<Option<Located>> {
+    for (name, inode) in [(&b"."[..], directory.number), (b"..", parent(directory))] {
+        if is_it(name) {
+            return Ok(Some(Located {
+                place: Place::Implied,
+                found: Found::implied(inode),
+            }));
+        }
     }
-    if is_it(b"..") {
-        return Ok(Some(parent(directory)));
-    }
-    let rest = inline_data::behind_block(directory)?;
-    for region in regions(directory, rest) {
-        let found = super::entries::search(volume, directory, region, &mut is_it)?;
-        if found.is_some() {
-            return Ok(found);
+    for part in PARTS {
+        let found = region::find(&volume.superblock, part.of(directory)?, &mut is_it);
+        let found = found.map_err(|broken| broken.in_directory(directory, part.start()))?;
+        if let Some(found) = found {
+            let place = Place::Inline(part);
+            return Ok(Some(Located { place, found }));
         }
     }
     Ok(None)
@@ -91,6 +139,112 @@ pub(super) fn search(
 
 fn parent(directory: &Inode) -> u32 {
     le32(&directory.block, 0).unwrap_or(0)
+}
+
+/// Says which inode `..` is.
+pub(super) fn set_parent(directory: &mut Inode, parent: u32) {
+    put(&mut directory.block, 0, &parent.to_le_bytes());
+}
+
+/// Makes a new directory inline, if there is room for the attribute beside those that it has.
+pub(super) fn initialise(
+    superblock: &Superblock,
+    directory: &mut Inode,
+    parent: u32,
+) -> Result<bool> {
+    // Inodes of 128 bytes have no attributes within.
+    if xattr::inline_data_room(superblock, directory)?.is_none() {
+        return Ok(false);
+    }
+    directory.flags.remove(InodeFlags::EXTENTS);
+    directory.flags.insert(InodeFlags::INLINE_DATA);
+    directory.block = [0; BLOCK_BYTES];
+    set_parent(directory, parent);
+    Part::First.change(superblock, directory, |region| {
+        put_unused(superblock, region, 0, region.len());
+    })?;
+    // The kernel knows inline contents by the attribute, even when that is empty.
+    xattr::set_inline_data(superblock, directory, Some(&[]))?;
+    directory.size_bytes = len_u64(BLOCK_BYTES);
+    Ok(true)
+}
+
+/// Gives a directory that was inline its first block, with all that it has. When there is no room on
+/// the device it stays as it is.
+pub(super) fn move_to_block(directory: &mut Changing<'_, '_>) -> Result<()> {
+    let superblock = &directory.volume().superblock;
+    let before = directory.inode.clone();
+    let dots = Dots::new(superblock, before.number, parent(&before));
+    let mut all: Vec<&[u8]> = dots.entries().collect();
+    for part in PARTS {
+        for placed in region::in_use(superblock, part.of(&before)?) {
+            let placed = placed.map_err(|broken| broken.in_directory(&before, part.start()))?;
+            all.push(placed.bytes());
+        }
+    }
+    xattr::set_inline_data(superblock, directory.inode, None)?;
+    directory.inode.flags.remove(InodeFlags::INLINE_DATA);
+    if superblock.features.has(Incompatible::EXTENTS) {
+        directory.inode.flags.insert(InodeFlags::EXTENTS);
+    }
+    directory.inode.size_bytes = 0;
+    file_blocks::initialise(directory.inode);
+    let added = directory.append_entries(|region| {
+        region::pack(superblock, region, all.into_iter());
+    });
+    if let Err(e) = added {
+        *directory.inode = before;
+        return Err(e);
+    }
+    Ok(())
+}
+
+/// Whether it has no entries.
+pub(super) fn is_empty(volume: &Volume, directory: &Inode) -> Result<bool> {
+    for part in PARTS {
+        let any = region::find(&volume.superblock, part.of(directory)?, |_| true);
+        let any = any.map_err(|broken| broken.in_directory(directory, part.start()))?;
+        if any.is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Adds an entry, if there is room for it.
+pub(super) fn insert(volume: &Volume, directory: &mut Inode, new: &NewEntry<'_>) -> Result<bool> {
+    let superblock = &volume.superblock;
+    for part in PARTS {
+        if part == Part::Rest {
+            make_rest(superblock, directory, new.bytes())?;
+        }
+        let room = region::room_for(superblock, part.of(directory)?, new.bytes());
+        let room = room.map_err(|broken| broken.in_directory(directory, part.start()))?;
+        if let Some(room) = room {
+            part.change(superblock, directory, |region| {
+                region::insert(superblock, region, room, new);
+            })?;
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Has the part behind `i_block` have all the room that there is, if it has none and `needed` bytes
+/// fit.
+fn make_rest(superblock: &Superblock, directory: &mut Inode, needed: usize) -> Result<()> {
+    if !Part::Rest.of(directory)?.is_empty() {
+        return Ok(());
+    }
+    let room = xattr::inline_data_room(superblock, directory)?.unwrap_or(0);
+    if room < needed {
+        return Ok(());
+    }
+    let mut rest = vec![0; room];
+    put_unused(superblock, &mut rest, 0, room);
+    xattr::set_inline_data(superblock, directory, Some(&rest))?;
+    directory.size_bytes = len_u64(BLOCK_BYTES.saturating_add(room));
+    Ok(())
 }
 
 fn dot(name: &[u8], inode: u32, cookie: u64) -> DirEntry {

@@ -3,14 +3,15 @@
 //! The count and limit share their place with the first entry's hash, which is taken for zero.
 
 use zerocopy::byteorder::little_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Ref, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Ref, Unaligned};
 
 use crate::block::FileBlock;
+use crate::bytes::join32;
 
 use super::hash::NameHash;
 
 /// `struct dx_entry` as it is stored.
-#[derive(Debug, FromBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct RawDxEntry {
     hash: U32,
@@ -27,6 +28,10 @@ struct RawDxCountLimit {
 
 /// The size of `struct dx_entry`.
 pub(super) const ENTRY_BYTES: usize = size_of::<RawDxEntry>();
+
+/// The highest block of a directory that an entry can lead to: the upper four bits are reserved (the
+/// kernel's `dx_get_block`).
+pub(super) const BLOCK_MAX: FileBlock = FileBlock(0x0fff_ffff);
 
 /// Why a table makes no sense.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -94,10 +99,88 @@ impl<'a> DxTable<'a> {
 
     /// The directory's block that the entry at `position` leads to.
     pub(super) fn block(&self, position: usize) -> Option<FileBlock> {
-        /// The upper four bits are reserved (the kernel's `dx_get_block`).
-        const BLOCK_BITS: u32 = 0x0fff_ffff;
         let entry = self.entries.get(position)?;
-        Some(FileBlock(entry.block.get() & BLOCK_BITS))
+        Some(FileBlock(entry.block.get() & BLOCK_MAX.0))
+    }
+
+    /// The entries from `position` on, as another block's table has them.
+    pub(super) fn from(&self, position: usize) -> Vec<DxEntry> {
+        let entries = self.entries.get(position..).unwrap_or_default();
+        entries.iter().copied().map(DxEntry).collect()
+    }
+}
+
+/// An entry on its way to a table.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DxEntry(RawDxEntry);
+
+impl DxEntry {
+    /// Names from `hash` on are below `block`.
+    pub(super) fn new(hash: u32, block: FileBlock) -> Self {
+        Self(RawDxEntry {
+            hash: hash.into(),
+            block: block.0.into(),
+        })
+    }
+}
+
+/// A table that is being changed: all the room that it has.
+#[derive(Debug)]
+pub(super) struct DxTableMut<'a> {
+    room: &'a mut [RawDxEntry],
+    count: usize,
+}
+
+impl<'a> DxTableMut<'a> {
+    /// The table at `offset` of `block`, which has `count` of at most `limit` entries.
+    pub(super) fn new(
+        block: &'a mut [u8],
+        offset: usize,
+        limit: usize,
+        count: usize,
+    ) -> Option<Self> {
+        let table = block.get_mut(offset..)?;
+        let (room, _) = Ref::<_, [RawDxEntry]>::from_prefix_with_elems(table, limit).ok()?;
+        Some(Self {
+            room: Ref::into_mut(room),
+            count,
+        })
+    }
+
+    /// Gives it other entries.
+    pub(super) fn fill(&mut self, entries: &[DxEntry]) {
+        for (place, entry) in self.room.iter_mut().zip(entries) {
+            *place = entry.0;
+        }
+        self.truncate(entries.len());
+    }
+
+    /// Leaves the first `count` entries.
+    pub(super) fn truncate(&mut self, count: usize) {
+        self.count = count.min(self.room.len());
+        self.put_head();
+    }
+
+    /// Adds an entry at `position`, which is not the first, if there is room.
+    pub(super) fn insert(&mut self, position: usize, entry: DxEntry) {
+        let end = self.count.saturating_add(1);
+        if let Some(moved) = self.room.get_mut(position..end) {
+            moved.rotate_right(1);
+            if let Some(place) = moved.first_mut() {
+                *place = entry.0;
+            }
+            self.count = end;
+            self.put_head();
+        }
+    }
+
+    /// Limit and count, in the place of the first hash.
+    fn put_head(&mut self) {
+        let limit = u16::try_from(self.room.len()).unwrap_or(u16::MAX);
+        let count = u16::try_from(self.count).unwrap_or(u16::MAX);
+        if let Some(first) = self.room.first_mut() {
+            first.hash.set(join32(count, limit));
+        }
     }
 }
 
@@ -127,6 +210,29 @@ pub(super) mod tests {
         }
         assert_eq!(table.block(2), Some(FileBlock(9)));
         assert_eq!(table.block(3), None);
+    }
+
+    #[test]
+    fn changes() {
+        let mut bytes = table(5, &[(0, 7), (0x10, 8), (0x21, 9)]);
+        let mut changed = DxTableMut::new(&mut bytes, 0, 5, 3).unwrap();
+        changed.insert(2, DxEntry::new(0x12, FileBlock(10)));
+        assert_eq!(bytes, table(5, &[(0, 7), (0x10, 8), (0x12, 10), (0x21, 9)]));
+        let upper = DxTable::parse(&bytes, 0, 5).unwrap().from(2);
+        let mut other = vec![0; 40];
+        let mut changed = DxTableMut::new(&mut other, 0, 5, 0).unwrap();
+        changed.fill(&upper);
+        assert_eq!(other, table(5, &[(0, 10), (0x21, 9)]));
+        let mut changed = DxTableMut::new(&mut bytes, 0, 5, 4).unwrap();
+        changed.truncate(2);
+        let left = DxTable::parse(&bytes, 0, 5).unwrap();
+        assert_eq!((left.count(), left.block(1)), (2, Some(FileBlock(8))));
+        // There is no room for a sixth.
+        let mut bytes = table(2, &[(0, 7), (0x10, 8)]);
+        let before = bytes.clone();
+        let mut full = DxTableMut::new(&mut bytes, 0, 2, 2).unwrap();
+        full.insert(1, DxEntry::new(4, FileBlock(9)));
+        assert_eq!(bytes, before);
     }
 
     #[test]

@@ -2,12 +2,12 @@
 //! directory block of one unused entry.
 
 use zerocopy::byteorder::little_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::block::BlockSize;
 
 /// `struct fake_dirent` as it is stored.
-#[derive(Debug, FromBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct RawFakeDirent {
     inode: U32,
@@ -32,6 +32,21 @@ pub(super) fn is_node(block: &[u8], size: BlockSize) -> bool {
     fake.inode.get() == 0 && len == size.bytes()
 }
 
+/// Puts down the start of a node, before its table.
+pub(super) fn put_start(block: &mut [u8], size: BlockSize) {
+    /// Stands for 64 KiB.
+    const LARGEST: u16 = u16::MAX;
+    let len = u16::try_from(size.bytes()).unwrap_or(LARGEST);
+    if let Ok((fake, _)) = RawFakeDirent::mut_from_prefix(block) {
+        *fake = RawFakeDirent {
+            inode: 0.into(),
+            rec_len: len.into(),
+            name_len: 0,
+            file_type: 0,
+        };
+    }
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -49,7 +64,12 @@ pub(super) mod tests {
         assert!(is_node(&node(1024), size));
         assert!(!is_node(&node(1012), size));
         assert!(!is_node(&node(1024)[..7], size));
+        let mut bytes = [0xff; 8];
+        put_start(&mut bytes, size);
+        assert_eq!(bytes[..], node(1024));
         let largest = BlockSize::from_log(6).unwrap();
+        put_start(&mut bytes, largest);
+        assert!(is_node(&bytes, largest));
         assert!(is_node(&node(u16::MAX), largest));
         assert!(is_node(&node(0), largest));
         assert!(!is_node(&node(0), size));

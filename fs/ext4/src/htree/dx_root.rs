@@ -2,14 +2,14 @@
 //! ordinary directory block in which the entry of `..` covers everything behind it.
 
 use zerocopy::byteorder::little_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::block::BlockSize;
 
 use super::hash::Algorithm;
 
 /// `struct dx_root` up to its entries, as it is stored.
-#[derive(Debug, FromBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct RawDxRoot {
     dot_inode: U32,
@@ -90,6 +90,35 @@ impl DxRoot {
     }
 }
 
+/// Makes block 0 of a directory, which begins with the entries of `.` and `..`, a root without levels
+/// below it: all behind those two goes away, and the table is still to be filled.
+pub(super) fn put_start(block: &mut [u8], size: BlockSize, algorithm: Algorithm) {
+    let Ok((raw, rest)) = RawDxRoot::mut_from_prefix(block) else {
+        return;
+    };
+    rest.fill(0);
+    // 65,524 for blocks of 64 KiB.
+    let behind_dot = size.bytes().saturating_sub(u32::from(DOT_BYTES));
+    raw.dotdot_rec_len
+        .set(u16::try_from(behind_dot).unwrap_or(u16::MAX));
+    raw.reserved_zero.set(0);
+    raw.hash_version = match algorithm {
+        Algorithm::Legacy => 0,
+        Algorithm::HalfMd4 => 1,
+        Algorithm::Tea => 2,
+    };
+    raw.info_length = INFO_BYTES;
+    raw.indirect_levels = 0;
+    raw.unused_flags = 0;
+}
+
+/// Says how many levels of index blocks stand between the root and the leaves.
+pub(super) fn set_levels(block: &mut [u8], levels: u8) {
+    if let Ok((raw, _)) = RawDxRoot::mut_from_prefix(block) {
+        raw.indirect_levels = levels;
+    }
+}
+
 fn algorithm(hash_version: u8) -> Result<Option<Algorithm>, RootError> {
     match hash_version {
         0 => Ok(Some(Algorithm::Legacy)),
@@ -132,6 +161,18 @@ pub(super) mod tests {
             Err(RootError::Levels { found: 2, max: 1 })
         );
         assert_eq!(parse(&good[..31]), Err(RootError::Short));
+    }
+
+    #[test]
+    fn a_directory_block_becomes_a_root() {
+        let mut bytes = root(1024, 0, 0);
+        bytes[16..18].copy_from_slice(&12u16.to_le_bytes());
+        bytes[24..].fill(0xff);
+        bytes.resize(1024, 0xff);
+        put_start(&mut bytes, BlockSize::from_log(0).unwrap(), Algorithm::Tea);
+        set_levels(&mut bytes, 2);
+        assert_eq!(bytes[..TABLE_OFFSET], root(1024, 2, 2));
+        assert_eq!(bytes[TABLE_OFFSET..], [0; 1024 - TABLE_OFFSET]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use zerocopy::byteorder::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use crate::bytes::part;
+use crate::bytes::{part, put};
 use crate::checksum::ChecksumSeed;
 
 use super::dx_entry::{DxTable, ENTRY_BYTES};
@@ -43,4 +43,15 @@ pub(super) fn checksums(
     };
     let computed = seed.of(&[used, &reserved, &[0; 4]]);
     Checksums { stored, computed }
+}
+
+/// Gives an index block the right checksum.
+pub(super) fn seal(block: &mut [u8], offset: usize, limit: usize, seed: ChecksumSeed) {
+    let Ok(table) = DxTable::parse(block, offset, limit) else {
+        return;
+    };
+    let sum = checksums(block, offset, &table, seed).computed;
+    let tail = offset.saturating_add(limit.saturating_mul(ENTRY_BYTES));
+    let place = tail.saturating_add(std::mem::offset_of!(RawDxTail, checksum));
+    put(block, place, &sum.to_le_bytes());
 }

@@ -10,7 +10,8 @@ use crate::superblock::HashSignedness;
 use super::dx_entry::{DxTable, ENTRY_BYTES};
 use super::dx_root::DxRoot;
 use super::dx_tail::{Checksums, TAIL_BYTES};
-use super::hash::{HashSeed, Hasher, NameHash};
+use super::hash::{Algorithm, HashSeed, Hasher};
+use super::path::Path;
 use super::{dx_node, dx_root, dx_tail};
 
 /// How many leaves in a row a look-up follows for names of one and the same hash. A leaf of the
@@ -43,8 +44,28 @@ impl Directory {
     /// `EXT4_HTREE_LEVEL` without the root.
     pub(crate) const LEVELS_MAX_LARGE_DIR: u8 = 2;
 
+    /// The root; `None` when names have hashes that only a key's owner can compute.
+    pub(super) fn start<B: Blocks>(&self, blocks: &B) -> Result<Option<Start<B::Block>>> {
+        let bytes = blocks.block(FileBlock(0))?;
+        let root = self.root(bytes.as_ref())?;
+        Ok(root.algorithm.map(|algorithm| Start {
+            root: bytes,
+            hasher: self.hasher(algorithm),
+            levels: root.levels,
+        }))
+    }
+
+    /// What computes its names' hashes.
+    pub(super) const fn hasher(&self, algorithm: Algorithm) -> Hasher {
+        Hasher {
+            algorithm,
+            sign: self.sign,
+            seed: self.seed,
+        }
+    }
+
     /// How many entries a table at `offset` has room for.
-    fn limit(&self, offset: usize) -> usize {
+    pub(super) fn limit(&self, offset: usize) -> usize {
         let tail = if self.checksum.is_some() {
             TAIL_BYTES
         } else {
@@ -58,14 +79,15 @@ impl Directory {
         room.wrapping_div(ENTRY_BYTES)
     }
 
-    /// The table at `offset` of `bytes`, checked.
-    fn table<'a>(&self, block: FileBlock, bytes: &'a [u8], offset: usize) -> Result<DxTable<'a>> {
-        let table = DxTable::parse(bytes, offset, self.limit(offset))
-            .map_err(|reason| self.malformed(block, &reason))?;
-        if let Some(seed) = self.checksum {
-            self.verify(block, dx_tail::checksums(bytes, offset, &table, seed))?;
-        }
-        Ok(table)
+    /// The table at `offset` of `bytes`.
+    pub(super) fn table<'a>(
+        &self,
+        block: FileBlock,
+        bytes: &'a [u8],
+        offset: usize,
+    ) -> Result<DxTable<'a>> {
+        DxTable::parse(bytes, offset, self.limit(offset))
+            .map_err(|reason| self.malformed(block, &reason))
     }
 
     fn verify(&self, block: FileBlock, checksums: Checksums) -> Result<()> {
@@ -85,7 +107,7 @@ impl Directory {
             .map_err(|reason| self.malformed(FileBlock(0), &reason))
     }
 
-    fn malformed(&self, block: FileBlock, reason: &dyn std::error::Error) -> Error {
+    pub(super) fn malformed(&self, block: FileBlock, reason: &dyn std::error::Error) -> Error {
         let what = format!("{}: {reason}", Structure::HtreeBlock(block));
         self.corrupt(Error::new(ErrorKind::Corrupt, what))
     }
@@ -101,14 +123,9 @@ impl Directory {
 pub(crate) trait Blocks {
     /// A block's bytes.
     type Block: AsRef<[u8]>;
-    /// What a leaf knows of a name.
-    type Entry;
 
-    /// The bytes of a block, which need not be checked.
+    /// The bytes of a block, the checksum of which was found right.
     fn block(&self, block: FileBlock) -> Result<Self::Block>;
-
-    /// Searches the name in an ordinary directory block.
-    fn search(&self, leaf: FileBlock) -> Result<Option<Self::Entry>>;
 }
 
 /// How a look-up ended.
@@ -122,32 +139,29 @@ pub(crate) enum Outcome<T> {
     NotIndexed,
 }
 
-/// Looks `name` up in an indexed directory. `.` and `..` are not in the index: they stand in
-/// block 0.
+/// Looks a name up in an indexed directory. `hashed` is what its hash is of, and `search` looks for
+/// it in a leaf. `.` and `..` are not in the index: they stand in block 0.
 ///
 /// # Errors
-/// [`ErrorKind::Corrupt`] when the index makes no sense or a checksum does not match; and what
-/// `blocks` answers.
-pub(crate) fn lookup<B: Blocks>(
+/// [`ErrorKind::Corrupt`] when the index makes no sense; and what `blocks` and `search` answer.
+pub(crate) fn lookup<B: Blocks, T>(
     directory: &Directory,
     blocks: &B,
-    name: &[u8],
-) -> Result<Outcome<B::Entry>> {
-    let bytes = blocks.block(FileBlock(0))?;
-    let root = directory.root(bytes.as_ref())?;
-    let Some(algorithm) = root.algorithm else {
+    hashed: &[u8],
+    mut search: impl FnMut(FileBlock) -> Result<Option<T>>,
+) -> Result<Outcome<T>> {
+    let Some(Start {
+        root,
+        hasher,
+        levels,
+    }) = directory.start(blocks)?
+    else {
         return Ok(Outcome::NotIndexed);
     };
-    let Directory { sign, seed, .. } = *directory;
-    let hash = Hasher {
-        algorithm,
-        sign,
-        seed,
-    }
-    .hash(name);
-    let mut path = Path::to_hash(directory, blocks, bytes, root.levels, hash)?;
+    let hash = hasher.hash(hashed);
+    let mut path = Path::to_hash(directory, blocks, root, levels, hash)?;
     for _ in 0..COLLIDING_LEAVES_MAX {
-        if let Some(entry) = blocks.search(path.leaf()?)? {
+        if let Some(entry) = search(path.leaf()?)? {
             return Ok(Outcome::Found(entry));
         }
         if !path.advance(hash)? {
@@ -157,118 +171,12 @@ pub(crate) fn lookup<B: Blocks>(
     Ok(Outcome::NotIndexed)
 }
 
-/// An index block on the way to a leaf, and the entry in it that was taken.
-struct Frame<B> {
-    number: FileBlock,
-    bytes: B,
-    offset: usize,
-    position: usize,
+/// What the root tells whoever wants to go down.
+pub(super) struct Start<B> {
+    pub(super) root: B,
+    pub(super) hasher: Hasher,
+    pub(super) levels: u8,
 }
-
-/// The index blocks from the root down to a leaf.
-struct Path<'a, B: Blocks> {
-    directory: &'a Directory,
-    blocks: &'a B,
-    frames: Vec<Frame<B::Block>>,
-}
-
-impl<'a, B: Blocks> Path<'a, B> {
-    fn to_hash(
-        directory: &'a Directory,
-        blocks: &'a B,
-        root: B::Block,
-        levels: u8,
-        hash: NameHash,
-    ) -> Result<Self> {
-        let mut path = Self {
-            directory,
-            blocks,
-            frames: Vec::new(),
-        };
-        path.push(FileBlock(0), root, dx_root::TABLE_OFFSET, |table| {
-            table.position_of(hash)
-        })?;
-        for _ in 0..levels {
-            path.descend(|table| table.position_of(hash))?;
-        }
-        Ok(path)
-    }
-
-    /// The leaf that the last frame leads to.
-    fn leaf(&self) -> Result<FileBlock> {
-        let Some(frame) = self.frames.last() else {
-            return Ok(FileBlock(0));
-        };
-        let table = self.table(frame)?;
-        // A position comes from the table itself; block 0 is the root and no leaf of anything.
-        Ok(table.block(frame.position).unwrap_or(FileBlock(0)))
-    }
-
-    /// The table of a frame. It was checked when the frame was made, so the checksum need not be
-    /// computed once more.
-    fn table<'f>(&self, frame: &'f Frame<B::Block>) -> Result<DxTable<'f>> {
-        let limit = self.directory.limit(frame.offset);
-        DxTable::parse(frame.bytes.as_ref(), frame.offset, limit)
-            .map_err(|reason| self.directory.malformed(frame.number, &reason))
-    }
-
-    fn push(
-        &mut self,
-        number: FileBlock,
-        bytes: B::Block,
-        offset: usize,
-        position: impl Fn(&DxTable<'_>) -> usize,
-    ) -> Result<()> {
-        let position = position(&self.directory.table(number, bytes.as_ref(), offset)?);
-        self.frames.push(Frame {
-            number,
-            bytes,
-            offset,
-            position,
-        });
-        Ok(())
-    }
-
-    /// Adds the index block that the last frame leads to.
-    fn descend(&mut self, position: impl Fn(&DxTable<'_>) -> usize) -> Result<()> {
-        let number = self.leaf()?;
-        let bytes = self.blocks.block(number)?;
-        if !dx_node::is_node(bytes.as_ref(), self.directory.block_size) {
-            return Err(self.directory.malformed(number, &NotANode));
-        }
-        self.push(number, bytes, dx_node::TABLE_OFFSET, position)
-    }
-
-    /// Moves on to the next leaf if names of `hash` go on there.
-    fn advance(&mut self, hash: NameHash) -> Result<bool> {
-        let levels = self.frames.len();
-        let next = loop {
-            let Some(frame) = self.frames.last() else {
-                return Ok(false);
-            };
-            let position = frame.position.saturating_add(1);
-            if let Some(next) = self.table(frame)?.hash(position) {
-                break next;
-            }
-            self.frames.pop();
-        };
-        // With the low bit set, the names of that hash began in the leaf before.
-        if next != hash.0 | 1 {
-            return Ok(false);
-        }
-        if let Some(frame) = self.frames.last_mut() {
-            frame.position = frame.position.saturating_add(1);
-        }
-        while self.frames.len() < levels {
-            self.descend(|_| 0)?;
-        }
-        Ok(true)
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("it does not begin with one unused entry")]
-struct NotANode;
 
 /// Whether `bytes` is block 0 or an index block of an indexed directory, which has its checksum
 /// elsewhere than an ordinary directory block.
@@ -287,7 +195,11 @@ pub(crate) fn verify(directory: &Directory, block: FileBlock, bytes: &[u8]) -> R
     } else {
         dx_node::TABLE_OFFSET
     };
-    directory.table(block, bytes, offset).map(|_| ())
+    let table = directory.table(block, bytes, offset)?;
+    match directory.checksum {
+        Some(seed) => directory.verify(block, dx_tail::checksums(bytes, offset, &table, seed)),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -307,16 +219,12 @@ mod tests {
 
     impl Blocks for Fake {
         type Block = Vec<u8>;
-        type Entry = u32;
         fn block(&self, block: FileBlock) -> Result<Vec<u8>> {
             Ok(self
                 .blocks
                 .get(&block.0)
                 .cloned()
                 .unwrap_or_else(|| vec![0; 1024]))
-        }
-        fn search(&self, leaf: FileBlock) -> Result<Option<u32>> {
-            Ok((Some(leaf.0) == self.leaf_of_name).then_some(leaf.0))
         }
     }
 
@@ -347,7 +255,9 @@ mod tests {
     const HELLO: u32 = 0x1746_da32;
 
     fn find(fake: &Fake) -> Result<Outcome<u32>> {
-        lookup(&directory(2), fake, b"hello")
+        lookup(&directory(2), fake, b"hello", |leaf| {
+            Ok((Some(leaf.0) == fake.leaf_of_name).then_some(leaf.0))
+        })
     }
 
     #[test]

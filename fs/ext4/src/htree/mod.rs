@@ -8,19 +8,22 @@
 //! Names whose hashes are equal may go on from one leaf into the next: the entry of the next then
 //! has the low bit of its hash set, and a look-up follows it.
 //!
-//! Not done here: directories whose index is sorted by `SipHash` (encrypted and casefolded), because
-//! the hash depends on a key that is not there; and casefolded directories, because their hash is
-//! of the folded name. Both are searched block by block instead.
+//! In casefolded directories the hash is of the folded name. Not done here: directories whose index is
+//! sorted by `SipHash` (encrypted and casefolded), because the hash depends on a key that is not
+//! there. They are searched block by block instead.
 //!
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Hash Tree
 //! Directories".
 
+mod change;
 mod dx_entry;
 mod dx_node;
 mod dx_root;
 mod dx_tail;
 mod hash;
 mod lookup;
+mod path;
 
-pub(crate) use hash::{Algorithm, HashSeed, Hasher};
+pub(crate) use change::{Next, Step, Way, reaches};
+pub(crate) use hash::{Algorithm, HashSeed, Hasher, NameHash};
 pub(crate) use lookup::{Blocks, Directory, Outcome, is_index_block, lookup, verify};

@@ -22,6 +22,11 @@ fn parse(s: &Superblock, fields: &[(usize, u32)]) -> Inode {
     Inode::parse(s, 12, &raw(fields)).unwrap().unwrap()
 }
 
+/// Some regular file of 256 bytes whose fields reach up to the 160th.
+pub(crate) fn sample(superblock: &Superblock) -> Inode {
+    parse(superblock, &[REGULAR, (0x80, 32)])
+}
+
 #[test]
 fn an_unused_inode_is_none() {
     assert!(

@@ -2,8 +2,8 @@
 
 use diskfs_vfs::{NewAttributes, NewKind};
 
+use crate::directory;
 use crate::error::{Error, ErrorKind, InInode, Result};
-use crate::pending::directory;
 use crate::writer::{Core, Handle};
 
 use super::{

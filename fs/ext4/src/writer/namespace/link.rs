@@ -2,9 +2,9 @@
 
 use diskfs_vfs::FileType;
 
+use crate::directory;
 use crate::error::{Error, ErrorKind, InInode, Result};
 use crate::inode::InodeFlags;
-use crate::pending::directory;
 use crate::writer::{Core, Handle, now};
 
 use super::{

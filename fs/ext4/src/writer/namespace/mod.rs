@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use diskfs_vfs::FileType;
 
+use crate::directory;
 use crate::error::{Error, ErrorKind, InInode, Result, Unsupported};
 use crate::features::ReadOnlyCompatible;
 use crate::inode::{Inode, InodeFlags};
-use crate::pending::directory;
 use crate::superblock::Superblock;
 
 use super::{Core, Handle, now};
@@ -113,7 +113,7 @@ fn check_removable(dir: &Inode, inode: &Inode) -> Result<()> {
 
 /// What `name` names, by the directory's inode as it is in `handle`'s transaction.
 fn entry(handle: &Handle<'_>, dir: &Inode, name: &[u8]) -> Result<Option<u32>> {
-    directory::lookup(handle.volume(), &Arc::new(dir.clone()), name)
+    directory::lookup(handle.volume(), dir, name)
 }
 
 impl Core {

@@ -3,11 +3,12 @@
 use diskfs_vfs::{FileType, NewAttributes, NewKind};
 
 use crate::bytes::{len_u64, put};
+use crate::directory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::features::Incompatible;
 use crate::file_blocks;
 use crate::inode::{Inode, InodeFlags, encode_device};
-use crate::pending::{directory, xattr};
+use crate::pending::xattr;
 use crate::posix_acl::{self, PosixAcl};
 use crate::superblock::Superblock;
 use crate::writer::{Handle, now};

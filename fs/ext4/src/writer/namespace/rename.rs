@@ -4,9 +4,9 @@ use std::sync::PoisonError;
 
 use diskfs_vfs::{Device, FileType, NewAttributes, NewKind, RenameMode};
 
+use crate::directory;
 use crate::error::{Error, ErrorKind, InInode, Result};
 use crate::inode::{Inode, InodeFlags, ROOT};
-use crate::pending::directory;
 use crate::writer::{Core, Handle, now};
 
 use super::evict::Left;

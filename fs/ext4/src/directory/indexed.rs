@@ -1,0 +1,188 @@
+//! New names in directories that have an index: the leaf of the name's hash takes it, is cut in two
+//! when it is full, and the index grows where it must.
+//!
+//! Each step leaves a directory that is whole, so when there is no room for the next one nothing has
+//! to be taken back.
+
+use std::borrow::Cow;
+
+use super::changing::{Block, Changing};
+use super::entry::{ENTRY_BYTES_MIN, NewEntry};
+use super::insert::put;
+use super::leaf::{self, Hashed};
+use super::region::{self, Broken, Placed};
+use super::{block, casefold};
+use crate::block::FileBlock;
+use crate::error::{Error, ErrorKind, InInode, Result, Structure, malformed};
+use crate::htree::{self, Algorithm, Next, Step, Way};
+use crate::inode::InodeFlags;
+
+/// How many times the way to a leaf is looked for: once for each level that may have to be cut in
+/// two, and once for each that may be added.
+const WAYS_MAX: usize = 8;
+
+/// Adds an entry to a directory that has an index.
+pub(super) fn insert(directory: &mut Changing<'_, '_>, new: &NewEntry<'_>) -> Result<()> {
+    let index = block::htree_directory(directory.volume(), directory.inode);
+    let hashed = hashed(directory, new.name)?;
+    for _ in 0..WAYS_MAX {
+        let Some(way) = Way::find(&index, directory, &hashed)? else {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "the directory's index is sorted by hashes that take a key",
+            ))
+            .in_inode(directory.inode.number);
+        };
+        let leaf = directory.block(way.leaf)?;
+        let Some(full) = put(directory, leaf, new)? else {
+            return Ok(());
+        };
+        match way.next() {
+            Next::Add(step) => return split_leaf(directory, &index, &way, step, &full, new),
+            Next::Split { parent, full } => split_node(directory, &index, parent, full)?,
+            Next::Deepen { levels } => deepen(directory, &index, levels)?,
+            Next::Full => {
+                let e = directory.full("the directory's index is full");
+                return Err(e.hint("the feature `large_dir` allows larger ones"));
+            }
+        }
+    }
+    let problem = "it does not take what was made room for";
+    Err(malformed(Structure::HtreeBlock(FileBlock(0)), problem)).in_inode(directory.inode.number)
+}
+
+/// What a name's hash is of.
+fn hashed<'n>(directory: &Changing<'_, '_>, name: &'n [u8]) -> Result<Cow<'n, [u8]>> {
+    if directory.inode.has(InodeFlags::CASEFOLD) {
+        casefold::hashed(name).in_inode(directory.inode.number)
+    } else {
+        Ok(Cow::Borrowed(name))
+    }
+}
+
+/// Makes the first block of a directory, which is full, the root of an index; its entries go to a leaf,
+/// which takes one more.
+pub(super) fn begin(
+    directory: &mut Changing<'_, '_>,
+    block: &Block,
+    algorithm: Algorithm,
+    new: &NewEntry<'_>,
+) -> Result<()> {
+    // Before anything is changed.
+    hashed(directory, new.name)?;
+    let superblock = &directory.volume().superblock;
+    let behind_dots = behind_dots(directory, block)?;
+    let leaf = directory.append_entries(|region| {
+        region::pack(superblock, region, behind_dots.into_iter());
+    })?;
+    let index = block::htree_directory(directory.volume(), directory.inode);
+    directory.inode.flags.insert(InodeFlags::INDEX);
+    directory.change(block, |bytes| {
+        index.put_root(bytes, algorithm, leaf.number);
+    })?;
+    insert(directory, new)
+}
+
+/// The entries of block 0 behind those of `.` and `..`.
+fn behind_dots<'b>(directory: &Changing<'_, '_>, block: &'b Block) -> Result<Vec<&'b [u8]>> {
+    let mut entries = entries_in_use(directory, block)?.into_iter();
+    let dot = entries.next().map(|placed| placed.entry);
+    let dot_dot = entries.next().map(|placed| placed.entry.name);
+    // The root's fields stand at fixed places behind them.
+    let sound = dot.is_some_and(|dot| dot.name == b"." && dot.end == ENTRY_BYTES_MIN);
+    if !sound || dot_dot != Some(b"..") {
+        return Err(malformed(
+            Structure::DirectoryBlock(FileBlock(0)),
+            "it does not begin with `.` and `..`",
+        ))
+        .in_inode(directory.inode.number);
+    }
+    Ok(entries.map(|placed| placed.bytes()).collect())
+}
+
+/// The entries of a block, but those that are not in use.
+fn entries_in_use<'b>(directory: &Changing<'_, '_>, block: &'b Block) -> Result<Vec<Placed<'b>>> {
+    let superblock = &directory.volume().superblock;
+    let start = block::start_of(directory.volume(), block.number);
+    region::in_use(superblock, directory.entries(block))
+        .collect::<std::result::Result<_, _>>()
+        .map_err(|broken: Broken| broken.in_directory(directory.inode, start))
+}
+
+/// Cuts a full index block in two.
+fn split_node(
+    directory: &mut Changing<'_, '_>,
+    index: &htree::Directory,
+    parent: Step,
+    full: Step,
+) -> Result<()> {
+    let lower = directory.block(full.block)?;
+    let (hash, upper) = index.upper_half(full, &lower.bytes)?;
+    let upper = directory.append(upper)?;
+    directory.change(&lower, |bytes| index.cut_upper_half(full, bytes))?;
+    add_entry(directory, index, parent, hash, upper.number)
+}
+
+/// Puts another level of index blocks below the root.
+fn deepen(directory: &mut Changing<'_, '_>, index: &htree::Directory, levels: u8) -> Result<()> {
+    let root = directory.block(FileBlock(0))?;
+    let below = index.below_root(&root.bytes)?;
+    let below = directory.append(below)?;
+    directory.change(&root, |bytes| index.deepen(levels, bytes, below.number))
+}
+
+fn add_entry(
+    directory: &Changing<'_, '_>,
+    index: &htree::Directory,
+    step: Step,
+    hash: u32,
+    below: FileBlock,
+) -> Result<()> {
+    let block = directory.block(step.block)?;
+    directory.change(&block, |bytes| index.add_entry(step, bytes, hash, below))
+}
+
+/// Cuts a full leaf in two, unless putting its entries together makes room enough, and adds an entry.
+fn split_leaf(
+    directory: &mut Changing<'_, '_>,
+    index: &htree::Directory,
+    way: &Way,
+    step: Step,
+    leaf: &Block,
+    new: &NewEntry<'_>,
+) -> Result<()> {
+    let superblock = &directory.volume().superblock;
+    let mut entries = hashed_entries(directory, way, leaf)?;
+    let Some(cut) = leaf::cut(&mut entries, directory.entries(leaf).len(), new.bytes()) else {
+        return directory.change_entries(leaf, |region| {
+            let room = leaf::pack(superblock, region, &entries);
+            region::insert(superblock, region, room, new);
+        });
+    };
+    let (lower, upper) = entries.split_at_checked(cut.at).unwrap_or_default();
+    let to_upper = way.hash >= cut.hash;
+    let fill = |half: &[Hashed<'_>], takes_new: bool, region: &mut [u8]| {
+        let room = leaf::pack(superblock, region, half);
+        if takes_new {
+            region::insert(superblock, region, room, new);
+        }
+    };
+    let added = directory.append_entries(|region| fill(upper, to_upper, region))?;
+    directory.change_entries(leaf, |region| fill(lower, !to_upper, region))?;
+    let hash = cut.hash.0 | u32::from(cut.continued);
+    add_entry(directory, index, step, hash, added.number)
+}
+
+/// The entries of a leaf with their hashes.
+fn hashed_entries<'b>(
+    directory: &Changing<'_, '_>,
+    way: &Way,
+    leaf: &'b Block,
+) -> Result<Vec<Hashed<'b>>> {
+    let entries = entries_in_use(directory, leaf)?.into_iter();
+    let hashed = entries.map(|placed| {
+        let hash = way.hasher.hash(&hashed(directory, placed.entry.name)?);
+        Ok(Hashed { hash, placed })
+    });
+    hashed.collect()
+}
