@@ -16,7 +16,15 @@ fn create_makes_images_and_keeps_files() {
     assert_eq!(code, 1);
     assert!(stderr.contains("--force"), "{stderr}");
     diskfs_in(directory.path(), &["create", "--force", "disk.img", "1M"]).bytes();
-    let words = ["create", "--json", "-b", "disk.img", "-F", "raw", "top.qcow2"];
+    let words = [
+        "create",
+        "--json",
+        "-b",
+        "disk.img",
+        "-F",
+        "raw",
+        "top.qcow2",
+    ];
     let json = diskfs_in(directory.path(), &words).json();
     assert_eq!(text_of(&json["format"]), "qcow2");
     assert_eq!(json["virtual_size_bytes"], 1 << 20);
@@ -26,11 +34,18 @@ fn create_makes_images_and_keeps_files() {
         (&["create", "new.img"][..], 2),
         (&["create", "new.qcow2", "-b", "disk.img"], 2),
         (&["create", "new.qcow2", "-b", "none.img", "-F", "raw"], 3),
-        (&["create", "new.qcow2", "-b", "/etc/passwd", "-F", "raw"], 6),
+        (
+            &["create", "new.qcow2", "-b", "/etc/passwd", "-F", "raw"],
+            6,
+        ),
         (&["create", "no/new.qcow2", "1G"], 3),
         (&["create", "new.img", "1X"], 2),
     ] {
-        assert_eq!(diskfs_in(directory.path(), words).failure().0, code, "{words:?}");
+        assert_eq!(
+            diskfs_in(directory.path(), words).failure().0,
+            code,
+            "{words:?}"
+        );
     }
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
 }

@@ -4,6 +4,8 @@
 mod fixtures;
 mod lifetime;
 mod memory;
+mod served;
+mod writing;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

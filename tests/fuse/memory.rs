@@ -1,59 +1,24 @@
 //! A filesystem in memory, which can be anything, served from a thread.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::Read;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
-use diskfs::export::fuse::{Access, IdMap, Laziness, Options, mount, unmount};
+use diskfs::export::fuse::{Access, IdMap, Options, mount};
 use diskfs::vfs::testing::{Fault, MemoryFs};
 use diskfs::vfs::{Device, FileType, FsRead, Timestamp};
 use rustix::fs::SeekFrom;
 
-use super::{Mountpoint, can_mount, run};
-
-/// A served mount; dropped, it ends, and what serving it returned is looked at.
-struct Served {
-    at: Mountpoint,
-    server: Option<JoinHandle<diskfs::Result<()>>>,
-}
+use super::served::{Served, errno};
+use super::{can_mount, run};
 
 fn serve(fs: MemoryFs) -> Served {
     serve_with(fs, &Options::default())
 }
 
 fn serve_with(fs: MemoryFs, options: &Options) -> Served {
-    let at = Mountpoint::new();
-    let mounted = mount(Arc::new(fs), &at, options).expect("it mounts");
-    let server = std::thread::spawn(move || mounted.serve());
-    Served {
-        at,
-        server: Some(server),
-    }
-}
-
-impl std::ops::Deref for Served {
-    type Target = std::path::Path;
-
-    fn deref(&self) -> &std::path::Path {
-        &self.at
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            return;
-        }
-        unmount(&self.at, Laziness::Detach).expect("it unmounts");
-        let server = self.server.take().expect("one server");
-        server.join().expect("no panic").expect("it ends well");
-    }
-}
-
-fn errno(error: &io::Error) -> i32 {
-    error.raw_os_error().expect("an errno")
+    Served::start(|at| mount(Arc::new(fs), at, options))
 }
 
 #[test]

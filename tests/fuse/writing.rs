@@ -1,0 +1,71 @@
+//! Writing through a mount, on a filesystem in memory that does what a driver must.
+
+mod contents;
+mod listings;
+mod names;
+mod permissions;
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use diskfs::export::fuse::{Access, Effect, IdMap, Options, mount_writable};
+use diskfs::vfs::testing::WritableMemoryFs;
+
+use super::served::Served;
+
+/// A filesystem, and the mount of it.
+struct Writable {
+    fs: Arc<WritableMemoryFs>,
+    mount: Served,
+}
+
+impl Writable {
+    /// As root mounts it for everybody.
+    fn new() -> Self {
+        Self::with(WritableMemoryFs::new())
+    }
+
+    fn with(fs: WritableMemoryFs) -> Self {
+        Self::with_ids(fs, IdMap::default())
+    }
+
+    fn with_ids(fs: WritableMemoryFs, ids: IdMap) -> Self {
+        let options = Options {
+            access: Access::Everyone,
+            suid: Effect::Allowed,
+            devices: Effect::Allowed,
+            ids,
+            ..Options::default()
+        };
+        let fs = Arc::new(fs);
+        let served = Arc::clone(&fs);
+        let mount = Served::start(|at| mount_writable(served, at, &options));
+        // Other users must get there.
+        let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(&*mount, everybody).expect("chmod");
+        Self { fs, mount }
+    }
+
+    /// Waits for what the kernel tells later.
+    fn wait_for(&self, what: &str, done: impl Fn(&WritableMemoryFs) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !done(&self.fs) {
+            assert!(Instant::now() < deadline, "waited for {what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl std::ops::Deref for Writable {
+    type Target = std::path::Path;
+
+    fn deref(&self) -> &std::path::Path {
+        &self.mount
+    }
+}
+
+/// What a call failed with.
+fn failure<T>(result: io::Result<T>) -> Option<i32> {
+    result.err().and_then(|error| error.raw_os_error())
+}
