@@ -91,6 +91,21 @@ pub(crate) const READABLE: Incompatible = Incompatible::FILETYPE
     .union(Incompatible::ENCRYPT)
     .union(Incompatible::CASEFOLD);
 
+/// What this driver writes besides. `QUOTA` would have to be kept right, `SHARED_BLOCKS` and
+/// `READONLY` forbid it, `REPLICA` never had an implementation.
+const WRITABLE: ReadOnlyCompatible = ReadOnlyCompatible::SPARSE_SUPER
+    .union(ReadOnlyCompatible::LARGE_FILE)
+    .union(ReadOnlyCompatible::BTREE_DIR)
+    .union(ReadOnlyCompatible::HUGE_FILE)
+    .union(ReadOnlyCompatible::GDT_CSUM)
+    .union(ReadOnlyCompatible::DIR_NLINK)
+    .union(ReadOnlyCompatible::EXTRA_ISIZE)
+    .union(ReadOnlyCompatible::BIGALLOC)
+    .union(ReadOnlyCompatible::METADATA_CSUM)
+    .union(ReadOnlyCompatible::PROJECT)
+    .union(ReadOnlyCompatible::VERITY)
+    .union(ReadOnlyCompatible::ORPHAN_PRESENT);
+
 /// The three words together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Features {
@@ -123,6 +138,16 @@ impl Features {
     pub(crate) fn unreadable_names(self) -> Vec<String> {
         let unreadable = self.incompatible.difference(READABLE);
         names_of(unreadable.bits(), 'I', incompatible_name)
+    }
+
+    /// The names of the features that this driver can read and not write. `MMP` would have to be
+    /// kept up while the filesystem is open.
+    pub(crate) fn unwritable_names(self) -> Vec<String> {
+        let incompatible = self.incompatible.intersection(Incompatible::MMP);
+        let mut names = names_of(incompatible.bits(), 'I', incompatible_name);
+        let read_only = self.read_only_compatible.difference(WRITABLE);
+        names.extend(names_of(read_only.bits(), 'R', read_only_compatible_name));
+        names
     }
 }
 

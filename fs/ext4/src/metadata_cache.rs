@@ -80,6 +80,10 @@ impl Key {
         Self::new(Kind::DirectoryBlock, inode, block)
     }
 
+    pub(crate) const fn is_directory_block(self) -> bool {
+        matches!(self.kind, Kind::DirectoryBlock)
+    }
+
     /// Shared among inodes, and its checksum with them.
     pub(crate) const fn xattr_block(block: FsBlock) -> Self {
         Self::new(Kind::XattrBlock, 0, block)

@@ -14,6 +14,7 @@ use crate::block::FsBlock;
 use crate::bytes::index;
 use crate::error::Result;
 use crate::metadata_cache::Key;
+use crate::writer::ChangedBlock;
 
 /// A transaction's number within this process: 1, 2, 3 and so on, without an end. The journal's
 /// own numbers have 32 bits and wrap around.
@@ -105,6 +106,17 @@ impl BlockPool {
             .blocks
             .get(&block)
             .map(|buffer| Arc::clone(&buffer.bytes))
+    }
+
+    /// The block's content, and whether it holds names of a directory.
+    pub(crate) fn changed_block(&self, block: FsBlock) -> Option<ChangedBlock> {
+        let shard = self.shard(block);
+        let buffer = shard.blocks.get(&block)?;
+        Some(ChangedBlock {
+            block,
+            bytes: Arc::clone(&buffer.bytes),
+            has_names: buffer.checked.is_some_and(Key::is_directory_block),
+        })
     }
 
     /// Whether the block is in here.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use diskfs_block::BlockRead;
+use diskfs_block::{BlockRead, BlockWrite};
 use diskfs_vfs::{Error, FileType, Result};
 
 use crate::block::FileBlock;
@@ -11,9 +11,11 @@ use crate::features::{Compatible, Incompatible};
 use crate::file_blocks::runs;
 use crate::inode::Inode;
 use crate::inode_table;
+use crate::journal::log_writer::LogWriter;
 use crate::journal::{FastCommits, Journal, JournalRun};
 use crate::superblock::Superblock;
 use crate::volume::Volume;
+use crate::writer::{Log, check_writable, write_failed};
 
 /// What the caches may take while the journal is found: its inode and its extent tree are a few
 /// blocks.
@@ -48,7 +50,7 @@ pub(crate) fn recover(device: Arc<dyn BlockRead>, superblock: Superblock) -> Res
     if !features.has(Incompatible::NEEDS_RECOVERY) || !features.has(Compatible::HAS_JOURNAL) {
         return Ok(recovered);
     }
-    let journal = open_journal(&recovered)?;
+    let journal = open_journal(Arc::clone(&recovered.device), &recovered.superblock)?;
     let Some(mut replayed) = journal.replay()? else {
         return Ok(recovered);
     };
@@ -61,18 +63,71 @@ pub(crate) fn recover(device: Arc<dyn BlockRead>, superblock: Superblock) -> Res
     recovered.count_links()
 }
 
-impl Recovered {
-    /// A volume to find something with before the filesystem is open.
-    fn volume(&self) -> Volume {
-        Volume::new(
-            Arc::clone(&self.device),
-            self.superblock.clone(),
-            CACHE_BYTES,
-        )
-    }
+/// A filesystem to write to.
+#[derive(Debug)]
+pub(crate) struct RecoveredForWriting {
+    pub(crate) superblock: Superblock,
+    /// The way to write, with an empty journal.
+    pub(crate) log: Log,
+    /// What a careful reader should know.
+    pub(crate) notes: Vec<String>,
+}
 
+/// Replays the journal into the device if the filesystem needs it, and empties it. All that is
+/// refused is refused before anything is written; a crash while it writes leaves what it can be done
+/// over from.
+///
+/// # Errors
+/// `Unsupported`, `Corrupt`, `Io`.
+pub(crate) fn recover_for_writing(
+    device: &Arc<dyn BlockWrite>,
+    superblock: Superblock,
+) -> Result<RecoveredForWriting> {
+    check_writable(&superblock)?;
+    let mut recovered = RecoveredForWriting {
+        superblock,
+        log: Log::None,
+        notes: Vec::new(),
+    };
+    let features = recovered.superblock.features;
+    if !features.has(Compatible::HAS_JOURNAL) {
+        return Ok(recovered);
+    }
+    let journal = open_journal(device.clone(), &recovered.superblock)?;
+    // Without the flag a log is out of date: but where it ends must be known, so that nothing new
+    // looks as if the old went on.
+    let replayed = journal.replay()?;
+    let mut view = None;
+    if let Some(replayed) = &replayed
+        && features.has(Incompatible::NEEDS_RECOVERY)
+    {
+        recovered.notes = replayed.notes();
+        view = replayed.view.as_ref();
+        if let Some(view) = view {
+            recovered.superblock = Superblock::read(view)?;
+            check_writable(&recovered.superblock)?;
+        }
+        let fast_commits = journal.fast_commits(replayed, &recovered.superblock)?;
+        if fast_commits.is_some() {
+            return Err(Error::from(Unsupported::FastCommits)
+                .hint("let its own system mount it once, or run e2fsck on a copy"));
+        }
+    }
+    let mut log = LogWriter::new(journal, features, replayed.as_ref())?;
+    if let Some(view) = view {
+        view.write_home(&**device).map_err(write_failed)?;
+        device.flush().map_err(write_failed)?;
+    }
+    if replayed.is_some() {
+        log.reset(&**device)?;
+    }
+    recovered.log = Log::Journal(Box::new(log));
+    Ok(recovered)
+}
+
+impl Recovered {
     fn count_links(mut self) -> Result<Self> {
-        let volume = self.volume();
+        let volume = volume(Arc::clone(&self.device), &self.superblock);
         if let Some(fast_commits) = &mut self.fast_commits {
             fast_commits.count_links(|inode| {
                 // One that can't be read counts as a file; whoever asks for it is told why.
@@ -87,14 +142,18 @@ impl Recovered {
     }
 }
 
-fn open_journal(filesystem: &Recovered) -> Result<Journal> {
-    let superblock = &filesystem.superblock;
+/// A volume to find something with before the filesystem is open.
+fn volume(device: Arc<dyn BlockRead>, superblock: &Superblock) -> Volume {
+    Volume::new(device, superblock.clone(), CACHE_BYTES)
+}
+
+fn open_journal(device: Arc<dyn BlockRead>, superblock: &Superblock) -> Result<Journal> {
     let number = superblock.journal_inode;
     if number == 0 {
         return Err(Error::from(Unsupported::ExternalJournal)
             .hint("let its own system mount it once, or run e2fsck on a copy of both"));
     }
-    let volume = filesystem.volume();
+    let volume = volume(Arc::clone(&device), superblock);
     let inode = journal_inode(&volume, number)
         .map_err(|e| e.hint("on a copy, e2fsck can restore the journal's inode"))?;
     let mut next = FileBlock(0);
@@ -112,7 +171,6 @@ fn open_journal(filesystem: &Recovered) -> Result<Journal> {
             len_blocks: run.len_blocks,
         })
     });
-    let device = Arc::clone(&filesystem.device);
     Journal::open(device, superblock.block_size, superblock.blocks_count, runs)
 }
 

@@ -5,7 +5,7 @@
 mod backup;
 mod raw;
 
-use diskfs_block::BlockRead;
+use diskfs_block::{BlockRead, BlockWrite};
 use diskfs_vfs::{Error, ErrorKind};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -15,6 +15,7 @@ use crate::checksum::{ChecksumSeed, crc32c};
 use crate::error::{Corrupt, Result, Structure, Unsupported, device_failed, malformed};
 use crate::features::{Compatible, Features, Incompatible, ReadOnlyCompatible};
 use crate::htree::Algorithm;
+use crate::writer::write_failed;
 
 pub(crate) use raw::RawSuperblock;
 
@@ -28,9 +29,9 @@ const FLAG_TEST: u32 = 0x4;
 /// `s_checksum_type`: CRC-32C, the only one there is.
 const CHECKSUM_CRC32C: u8 = 1;
 /// `s_state`: unmounted cleanly.
-const STATE_VALID: u16 = 0x1;
+pub(crate) const STATE_VALID: u16 = 0x1;
 /// `s_state`: the kernel met a contradiction.
-const STATE_ERRORS: u16 = 0x2;
+pub(crate) const STATE_ERRORS: u16 = 0x2;
 
 /// A superblock whose fields hold together: sizes are powers of two, counts fit the device, the
 /// checksum is right.
@@ -545,6 +546,34 @@ pub(crate) fn change(
 ) -> Result<()> {
     let within = index(superblock.block_size.bytes().wrapping_sub(1)) & index(raw::OFFSET_BYTES);
     let bytes = block.get_mut(within..).unwrap_or_default();
+    change_bytes(superblock, bytes, change)
+}
+
+/// Changes the superblock on the device, past everything else: when nobody else does. Its 1024
+/// bytes are one write, but durable only with the next flush.
+///
+/// # Errors
+/// What the device says.
+pub(crate) fn change_on(
+    device: &dyn BlockWrite,
+    superblock: &Superblock,
+    change: impl FnOnce(&mut RawSuperblock),
+) -> Result<()> {
+    let mut bytes = [0; raw::SIZE_BYTES];
+    device
+        .read_at(raw::OFFSET_BYTES, &mut bytes)
+        .map_err(device_failed)?;
+    change_bytes(superblock, &mut bytes, change)?;
+    device
+        .write_at(raw::OFFSET_BYTES, &bytes)
+        .map_err(write_failed)
+}
+
+fn change_bytes(
+    superblock: &Superblock,
+    bytes: &mut [u8],
+    change: impl FnOnce(&mut RawSuperblock),
+) -> Result<()> {
     let (raw, _) = RawSuperblock::mut_from_prefix(bytes)
         .map_err(|_| malformed(Structure::Superblock, "it is cut short"))?;
     change(raw);

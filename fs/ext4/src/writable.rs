@@ -3,6 +3,7 @@
 mod read;
 mod write;
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -12,10 +13,10 @@ use diskfs_block::BlockWrite;
 use crate::allocator::Allocator;
 use crate::error::Result;
 use crate::ext4::Ext4;
-use crate::journal::log_writer::LogWriter;
 use crate::locks::InodeLocks;
+use crate::recovery::{RecoveredForWriting, recover_for_writing};
 use crate::superblock::Superblock;
-use crate::writer::{self, Core, Holds, Orphans, Touched, Transactions};
+use crate::writer::{self, Core, Ended, Holds, Orphans, Touched, Transactions, mark_mounted};
 
 /// How a filesystem is opened for writing.
 #[derive(Debug, Clone)]
@@ -54,21 +55,29 @@ impl WritableExt4 {
     pub fn open(device: Arc<dyn BlockWrite>, options: &WriteOptions) -> Result<Self> {
         let below: Arc<dyn diskfs_block::BlockRead> = device.clone();
         let superblock = Superblock::read(&*below)?;
+        let recovered = recover_for_writing(&device, superblock)?;
+        let RecoveredForWriting {
+            superblock, log, ..
+        } = recovered;
         let holds = Arc::new(Holds::default());
         let reader = Ext4::for_writing(below, superblock, options.cache_bytes, Arc::clone(&holds));
         let orphans = Orphans::open(reader.volume())?;
         let allocator = Allocator::open(reader.volume())?;
+        let superblock = &reader.volume().superblock;
+        let blocks_max = log.blocks_max(superblock.block_size.bytes());
+        mark_mounted(&*device, superblock)?;
         let core = Arc::new(Core {
             reader,
             device,
-            transactions: Transactions::new(1024),
-            log: Mutex::new(LogWriter::new()),
+            transactions: Transactions::new(blocks_max),
+            log: Mutex::new(log),
             allocator,
             locks: InodeLocks::new(),
             touched: Touched::default(),
             orphans,
             holds,
             renames: Mutex::default(),
+            written_bytes: AtomicU64::new(0),
             commit_interval: options.commit_interval,
         });
         let committer = writer::start_committing(&core)?;
@@ -89,11 +98,12 @@ impl WritableExt4 {
         let Some(thread) = committer.take() else {
             return Ok(());
         };
-        let finished = self.core.finish();
-        // It ends because writing has; if it panicked, the transaction it was at is not durable,
-        // which `finish` has told.
+        // What fails here is told by `close`, or harms nobody.
+        let written = self.core.sync();
+        self.core.transactions.finish(Ended::Closed);
+        // It ends because writing has; if it panicked, that is an abort.
         let _ = thread.join();
-        finished
+        self.core.close().and(written)
     }
 }
 

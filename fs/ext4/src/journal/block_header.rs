@@ -1,19 +1,30 @@
 //! `journal_header_t`: what every block of the log begins with, except for data.
 
 use zerocopy::big_endian::U32;
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// `JBD2_MAGIC_NUMBER`. Data that begins with it is written with zeroes in its place ("escaped").
 pub(super) const MAGIC: u32 = 0xc03b_3998;
 
 /// The header as it is stored.
-#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[expect(clippy::struct_field_names, reason = "the specification's names")]
 pub(super) struct RawBlockHeader {
     pub(super) h_magic: U32,
     pub(super) h_blocktype: U32,
     pub(super) h_sequence: U32,
+}
+
+impl RawBlockHeader {
+    /// Of a block that belongs to a transaction.
+    pub(super) fn new(block_type: BlockType, sequence: Sequence) -> Self {
+        Self {
+            h_magic: U32::new(MAGIC),
+            h_blocktype: U32::new(block_type.into()),
+            h_sequence: U32::new(sequence.0),
+        }
+    }
 }
 
 /// The size of a header.
@@ -39,6 +50,19 @@ impl From<u32> for BlockType {
             4 => Self::SuperblockV2,
             5 => Self::Revocation,
             other => Self::Unknown(other),
+        }
+    }
+}
+
+impl From<BlockType> for u32 {
+    fn from(block_type: BlockType) -> Self {
+        match block_type {
+            BlockType::Descriptor => 1,
+            BlockType::Commit => 2,
+            BlockType::SuperblockV1 => 3,
+            BlockType::SuperblockV2 => 4,
+            BlockType::Revocation => 5,
+            BlockType::Unknown(other) => other,
         }
     }
 }

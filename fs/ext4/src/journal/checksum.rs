@@ -26,9 +26,10 @@ impl BlockChecksum {
         crc32c(crc32c(crc32c(self.seed, before), &[0; 4]), after)
     }
 
-    /// Of a data block, which the transaction's number is part of.
-    pub(super) fn of_data(self, sequence: Sequence, block: &[u8]) -> u32 {
-        crc32c(crc32c(self.seed, &sequence.0.to_be_bytes()), block)
+    /// Of a data block in parts, which the transaction's number is part of.
+    pub(super) fn of_data(self, sequence: Sequence, parts: &[&[u8]]) -> u32 {
+        let seed = crc32c(self.seed, &sequence.0.to_be_bytes());
+        parts.iter().fold(seed, |crc, part| crc32c(crc, part))
     }
 }
 
@@ -114,7 +115,7 @@ mod tests {
     #[test]
     fn data_depends_on_the_transaction() {
         let checksum = BlockChecksum::of_uuid(&[7; 16]);
-        let of = |n| checksum.of_data(Sequence(n), b"data");
+        let of = |n| checksum.of_data(Sequence(n), &[b"data"]);
         assert_ne!(of(1), of(2));
     }
 }

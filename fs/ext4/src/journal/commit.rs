@@ -1,13 +1,15 @@
 //! `struct commit_header`: the block that makes a transaction whole.
 
 use zerocopy::big_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::block_header::RawBlockHeader;
+use diskfs_vfs::Timestamp;
+
+use super::block_header::{BlockType, RawBlockHeader, Sequence};
 use super::checksum::{BlockChecksum, TransactionChecksum};
 
 /// The header as it is stored.
-#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawCommitHeader {
     header: RawBlockHeader,
@@ -25,6 +27,28 @@ const CHECKSUM_OFFSET: usize = std::mem::offset_of!(RawCommitHeader, h_chksum);
 const TYPE_CRC32: u8 = 1;
 /// The size of a CRC-32.
 const CRC32_BYTES: u8 = 4;
+
+/// A commit block without a checksum.
+pub(super) fn encode(block_bytes: usize, sequence: Sequence, time: Timestamp) -> Vec<u8> {
+    let raw = RawCommitHeader {
+        header: RawBlockHeader::new(BlockType::Commit, sequence),
+        h_chksum_type: 0,
+        h_chksum_size: 0,
+        h_padding: [0; 2],
+        h_chksum: [U32::ZERO; 8],
+        h_commit_sec: U64::new(u64::try_from(time.seconds).unwrap_or(0)),
+        h_commit_nsec: U32::new(time.nanoseconds),
+    };
+    let mut block = raw.as_bytes().to_vec();
+    block.resize(block_bytes, 0);
+    block
+}
+
+/// Puts the checksum of versions 2 and 3 into a commit block.
+pub(super) fn put_checksum(block: &mut [u8], checksum: BlockChecksum) {
+    let sum = checksum.of_block(block, CHECKSUM_OFFSET);
+    crate::bytes::put(block, CHECKSUM_OFFSET, &sum.to_be_bytes());
+}
 
 /// A commit block.
 #[derive(Debug, Clone, Copy)]
@@ -104,6 +128,20 @@ mod tests {
         assert!(!says(1, 4, sum.value() ^ 1));
         assert!(!says(2, 4, sum.value()), "MD5");
         assert!(!says(0, 4, sum.value()));
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let checksum = BlockChecksum::of_uuid(&[3; 16]);
+        let time = Timestamp {
+            seconds: 0x1_0000_0001,
+            nanoseconds: 5,
+        };
+        let mut block = encode(1024, Sequence(4), time);
+        put_checksum(&mut block, checksum);
+        let commit = Commit::parse(&block).unwrap();
+        assert!(commit.is_right(checksum));
+        assert_eq!(commit.time_seconds(), 0x1_0000_0001);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! The descriptor block: which blocks of the filesystem the data blocks behind it are for.
 
-use super::block_header::HEADER_BYTES;
+use zerocopy::IntoBytes;
+
+use super::block_header::{BlockType, HEADER_BYTES, RawBlockHeader, Sequence};
 use super::checksum::BlockChecksum;
-use super::tag::{Tag, TagForm};
+use super::tag::{Position, Tag, TagForm, UUID_BYTES};
 
 /// The size of `struct jbd2_journal_block_tail`, which descriptor and revocation blocks end with
 /// if each block has a checksum.
@@ -13,6 +15,42 @@ pub(super) fn tail_is_right(block: &[u8], checksum: BlockChecksum) -> bool {
     let field = block.len().saturating_sub(TAIL_BYTES);
     let stored = crate::bytes::array(block, field).map(u32::from_be_bytes);
     stored == Some(checksum.of_block(block, field))
+}
+
+/// Puts the checksum into the last four bytes of a descriptor or revocation block.
+pub(super) fn put_tail(block: &mut [u8], checksum: BlockChecksum) {
+    let field = block.len().saturating_sub(TAIL_BYTES);
+    let sum = checksum.of_block(block, field);
+    crate::bytes::put(block, field, &sum.to_be_bytes());
+}
+
+/// How many tags a descriptor block takes. Linux leaves room for one more UUID.
+pub(super) fn tags_per_block(block_bytes: usize, form: TagForm, tail_bytes: usize) -> usize {
+    let fixed = HEADER_BYTES
+        .saturating_add(UUID_BYTES)
+        .saturating_add(tail_bytes);
+    let room = block_bytes.saturating_sub(fixed);
+    room.checked_div(form.size_bytes()).unwrap_or(0)
+}
+
+/// A descriptor block with these tags, which are no more than [`tags_per_block`]. Its last bytes
+/// are zeroes.
+pub(super) fn encode(
+    block_bytes: usize,
+    form: TagForm,
+    sequence: Sequence,
+    tags: impl Iterator<Item = Tag>,
+) -> Vec<u8> {
+    let mut block = Vec::with_capacity(block_bytes);
+    let header = RawBlockHeader::new(BlockType::Descriptor, sequence);
+    block.extend_from_slice(header.as_bytes());
+    let mut position = Position::First;
+    for tag in tags {
+        form.encode(tag, position, &mut block);
+        position = Position::Later;
+    }
+    block.resize(block_bytes, 0);
+    block
 }
 
 /// The tags of a descriptor block, up to the one that says it is the last or to the block's end.
@@ -66,6 +104,29 @@ mod tests {
         assert_eq!(targets(&bytes, 0), [1, 2, 3]);
         assert_eq!(targets(&bytes, 1), [1, 2]);
         assert_eq!(targets(&[], 4), [0; 0]);
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        use super::super::tag::TagChecksum;
+        use crate::block::FsBlock;
+        let checksum = BlockChecksum::of_uuid(&[1; 16]);
+        let form = TagForm::new(Checksums::V3, Incompatible::SIXTY_FOUR_BIT);
+        let count = tags_per_block(1024, form, TAIL_BYTES);
+        assert_eq!(count, (1024 - 12 - 16 - 4) / 16);
+        let written: Vec<Tag> = (1..=count)
+            .map(|n| Tag {
+                target: FsBlock(u64::try_from(n).unwrap()),
+                escaped: n == 2,
+                last: n == count,
+                checksum: TagChecksum::Whole(7),
+            })
+            .collect();
+        let mut bytes = encode(1024, form, Sequence(9), written.iter().copied());
+        put_tail(&mut bytes, checksum);
+        assert!(tail_is_right(&bytes, checksum));
+        let read: Vec<Tag> = tags(&bytes, form, TAIL_BYTES).collect();
+        assert_eq!(read, written);
     }
 
     #[test]

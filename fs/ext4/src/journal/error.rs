@@ -41,6 +41,14 @@ pub(super) fn unsupported(reason: impl std::fmt::Display) -> Error {
     .hint("let its own system mount it once, or run e2fsck on a copy")
 }
 
+/// Well-formed, but nothing that this driver writes.
+pub(super) fn unsupported_for_writing(reason: impl std::fmt::Display) -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        format!("the journal can't be written: {reason}"),
+    )
+}
+
 /// Why a transaction is no whole one, although its commit block is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Damage {

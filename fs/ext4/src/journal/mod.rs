@@ -46,6 +46,7 @@ mod error;
 mod fast_commit;
 mod features;
 mod log;
+mod log_appender;
 pub(crate) mod log_writer;
 mod replay;
 mod revocation;
@@ -72,7 +73,7 @@ use error::{Damage, corrupt_block};
 use log::{LogBlock, LogMap, LogReader};
 use replay::NewestBlocks;
 use scan::{Scan, Scanned};
-use superblock::{JournalSuperblock, SUPERBLOCK_BYTES};
+use superblock::{JournalSuperblock, LogState, SUPERBLOCK_BYTES, StoredSuperblock};
 
 pub(crate) use fast_commit::{EditedStep, EditedWalk, FastCommits, NameEdit, NameEdits};
 pub(crate) use log::JournalRun;
@@ -86,6 +87,7 @@ pub(crate) struct Journal {
     fs_blocks: u64,
     map: LogMap,
     superblock: JournalSuperblock,
+    stored: StoredSuperblock,
 }
 
 /// What a journal that was not empty changes.
@@ -145,6 +147,7 @@ impl Journal {
             fs_blocks,
             map,
             superblock,
+            stored: StoredSuperblock::new(&bytes),
         })
     }
 
@@ -199,6 +202,11 @@ impl Journal {
             tid: replayed.next,
             superblock,
         })
+    }
+
+    /// Whether the log holds something, be it needed or out of date.
+    pub(crate) const fn has_log(&self) -> bool {
+        self.superblock.start.is_some()
     }
 
     fn revoke(

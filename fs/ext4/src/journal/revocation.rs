@@ -1,13 +1,13 @@
 //! The revocation block (`jbd2_journal_revoke_header_t`): blocks whose data of this and of earlier
 //! transactions must not be replayed, because they were freed and have got another use.
 
-use zerocopy::FromBytes;
 use zerocopy::big_endian::{U32, U64};
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::block::FsBlock;
-use crate::bytes::index;
+use crate::bytes::{index, split64};
 
-use super::block_header::HEADER_BYTES;
+use super::block_header::{BlockType, HEADER_BYTES, RawBlockHeader, Sequence};
 
 /// Where the records begin, behind `r_count`.
 const RECORDS_OFFSET: usize = HEADER_BYTES + 4;
@@ -17,6 +17,15 @@ const RECORDS_OFFSET: usize = HEADER_BYTES + 4;
 pub(super) enum RecordWidth {
     Bits32,
     Bits64,
+}
+
+impl RecordWidth {
+    const fn size_bytes(self) -> usize {
+        match self {
+            Self::Bits32 => 4,
+            Self::Bits64 => 8,
+        }
+    }
 }
 
 /// The bytes in use say that they reach past the end of the block.
@@ -36,11 +45,42 @@ pub(super) fn records(
         return Err(TooLong);
     }
     let records = block.get(RECORDS_OFFSET..used).unwrap_or_default();
-    let size = match width {
-        RecordWidth::Bits32 => 4,
-        RecordWidth::Bits64 => 8,
-    };
-    Ok(records.chunks_exact(size).filter_map(number))
+    Ok(records.chunks_exact(width.size_bytes()).filter_map(number))
+}
+
+/// How many records a revocation block takes.
+pub(super) fn records_per_block(
+    block_bytes: usize,
+    width: RecordWidth,
+    tail_bytes: usize,
+) -> usize {
+    let room = block_bytes.saturating_sub(RECORDS_OFFSET.saturating_add(tail_bytes));
+    room.checked_div(width.size_bytes()).unwrap_or(0)
+}
+
+/// A revocation block for these blocks, which are no more than [`records_per_block`]. Its last
+/// bytes are zeroes.
+pub(super) fn encode(
+    block_bytes: usize,
+    width: RecordWidth,
+    sequence: Sequence,
+    revoked: &[FsBlock],
+) -> Vec<u8> {
+    let mut block = Vec::with_capacity(block_bytes);
+    let header = RawBlockHeader::new(BlockType::Revocation, sequence);
+    let records = revoked.len().saturating_mul(width.size_bytes());
+    let used = u32::try_from(records.saturating_add(RECORDS_OFFSET)).unwrap_or(u32::MAX);
+    block.extend_from_slice(header.as_bytes());
+    block.extend_from_slice(&used.to_be_bytes());
+    for target in revoked {
+        let (_, low) = split64(target.0);
+        match width {
+            RecordWidth::Bits32 => block.extend_from_slice(&low.to_be_bytes()),
+            RecordWidth::Bits64 => block.extend_from_slice(&target.0.to_be_bytes()),
+        }
+    }
+    block.resize(block_bytes, 0);
+    block
 }
 
 fn number(record: &[u8]) -> Option<FsBlock> {
@@ -79,6 +119,18 @@ mod tests {
         assert_eq!(read(31, Bits64).unwrap().len(), 1);
         assert_eq!(read(16, Bits64).unwrap().len(), 0);
         assert_eq!(read(3, Bits64).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for width in [RecordWidth::Bits32, RecordWidth::Bits64] {
+            let count = u64::try_from(records_per_block(1024, width, 4)).unwrap();
+            let revoked: Vec<FsBlock> = (1..=count).map(FsBlock).collect();
+            let block = encode(1024, width, Sequence(3), &revoked);
+            assert_eq!(block.len(), 1024);
+            let read: Vec<FsBlock> = records(&block, width, 4).ok().unwrap().collect();
+            assert_eq!(read, revoked);
+        }
     }
 
     #[test]

@@ -177,7 +177,10 @@ impl<'a, 'd> Scan<'a, 'd> {
             Checksums::V1 => self.sum.update(self.reader.block(block)?),
             Checksums::V2 | Checksums::V3 => {
                 let bytes = self.reader.block(block)?;
-                let computed = self.superblock.block_checksum.of_data(self.sequence, bytes);
+                let computed = self
+                    .superblock
+                    .block_checksum
+                    .of_data(self.sequence, &[bytes]);
                 if !tag.checksum.matches(computed) {
                     self.damaged(Damage::Data { log: block, target });
                 }

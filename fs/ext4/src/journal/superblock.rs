@@ -1,10 +1,12 @@
 //! `journal_superblock_t`: block 0 of the journal, versions 1 and 2.
 
+mod stored;
+
 use std::mem::offset_of;
 
 use diskfs_vfs::Result;
 use zerocopy::big_endian::U32;
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::block::BlockSize;
 use crate::checksum::crc32c;
@@ -17,11 +19,13 @@ use super::log::LogBlock;
 use super::revocation::RecordWidth;
 use super::tag::TagForm;
 
+pub(super) use stored::{LogState, StoredSuperblock};
+
 /// The size of the journal's superblock, whatever the block size.
 pub(super) const SUPERBLOCK_BYTES: usize = size_of::<RawJournalSuperblock>();
 
 /// The journal's superblock as it is stored.
-#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawJournalSuperblock {
     header: RawBlockHeader,
@@ -220,10 +224,7 @@ fn check_checksum(raw: &RawJournalSuperblock, bytes: &[u8], checksums: Checksums
             "s_checksum_type is {kind}, not {CHECKSUM_CRC32C}, which is CRC-32C"
         )));
     }
-    let field = offset_of!(RawJournalSuperblock, s_checksum);
-    let before = bytes.get(..field).unwrap_or_default();
-    let after = bytes.get(field.saturating_add(4)..).unwrap_or_default();
-    let expected = crc32c(crc32c(crc32c(u32::MAX, before), &[0; 4]), after);
+    let expected = checksum_of(bytes);
     let actual = raw.s_checksum.get();
     if actual != expected {
         return Err(corrupt_superblock(format_args!(
@@ -231,6 +232,14 @@ fn check_checksum(raw: &RawJournalSuperblock, bytes: &[u8], checksums: Checksums
         )));
     }
     Ok(())
+}
+
+/// The checksum of a superblock, in which its own bytes count as zeroes.
+fn checksum_of(bytes: &[u8]) -> u32 {
+    let field = offset_of!(RawJournalSuperblock, s_checksum);
+    let before = bytes.get(..field).unwrap_or_default();
+    let after = bytes.get(field.saturating_add(4)..).unwrap_or_default();
+    crc32c(crc32c(crc32c(u32::MAX, before), &[0; 4]), after)
 }
 
 /// Where the log ends, and which blocks behind it are the fast commits'. One block between the two

@@ -2,15 +2,15 @@
 //! the log is for.
 
 use zerocopy::big_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::block::FsBlock;
-use crate::bytes::join64;
+use crate::bytes::{join64, low16, split64};
 
 use super::features::{Checksums, Incompatible};
 
 /// `journal_block_tag3_t` as it is stored.
-#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[expect(clippy::struct_field_names, reason = "the specification's names")]
 struct RawTag3 {
@@ -22,7 +22,7 @@ struct RawTag3 {
 
 /// `journal_block_tag_t` as it is stored, up to `t_blocknr_high`, which is there with 64-bit block
 /// numbers only. With checksums of version 2 it is followed by two bytes that nobody uses.
-#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[expect(clippy::struct_field_names, reason = "the specification's names")]
 struct RawTag {
@@ -32,7 +32,7 @@ struct RawTag {
 }
 
 /// The size of the UUID that follows a tag, unless the tag says "the same as before".
-const UUID_BYTES: usize = 16;
+pub(super) const UUID_BYTES: usize = 16;
 
 const FLAG_ESCAPE: u16 = 0x1;
 const FLAG_SAME_UUID: u16 = 0x2;
@@ -58,6 +58,13 @@ pub(super) struct Tag {
     pub(super) checksum: TagChecksum,
 }
 
+/// Where in its descriptor block a tag stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Position {
+    First,
+    Later,
+}
+
 /// A tag's part of the data's checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TagChecksum {
@@ -68,6 +75,15 @@ pub(super) enum TagChecksum {
 }
 
 impl TagChecksum {
+    /// The checksum as far as it is known; 0 for none.
+    fn whole(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Low(low) => u32::from(low),
+            Self::Whole(whole) => whole,
+        }
+    }
+
     /// Whether `computed` is what the tag says.
     pub(super) fn matches(self, computed: u32) -> bool {
         match self {
@@ -119,6 +135,42 @@ impl TagForm {
         };
         Some((tag, self.size_bytes().saturating_add(uuid)))
     }
+
+    /// The bytes of a tag. The first one of a descriptor block is followed by a UUID, which Linux
+    /// leaves zero: it says whose block it is when several filesystems share a journal.
+    pub(super) fn encode(self, tag: Tag, position: Position, out: &mut Vec<u8>) {
+        let (high, low) = split64(tag.target.0);
+        let flags = flag(FLAG_ESCAPE, tag.escaped)
+            | flag(FLAG_LAST_TAG, tag.last)
+            | flag(FLAG_SAME_UUID, position == Position::Later);
+        let end = out.len().saturating_add(self.size_bytes());
+        if self.checksums == Checksums::V3 {
+            let raw = RawTag3 {
+                t_blocknr: U32::new(low),
+                t_flags: U32::new(u32::from(flags)),
+                t_blocknr_high: U32::new(if self.wide { high } else { 0 }),
+                t_checksum: U32::new(tag.checksum.whole()),
+            };
+            out.extend_from_slice(raw.as_bytes());
+        } else {
+            let raw = RawTag {
+                t_blocknr: U32::new(low),
+                t_checksum: U16::new(low16(tag.checksum.whole())),
+                t_flags: U16::new(flags),
+            };
+            out.extend_from_slice(raw.as_bytes());
+            out.extend_from_slice(&high.to_be_bytes());
+        }
+        // Without 64 bits the upper half is not there; with version 2 two bytes follow.
+        out.resize(end, 0);
+        if position == Position::First {
+            out.resize(end.saturating_add(UUID_BYTES), 0);
+        }
+    }
+}
+
+const fn flag(flag: u16, set: bool) -> u16 {
+    if set { flag } else { 0 }
 }
 
 type Fields = (u32, u32, u16, TagChecksum);
@@ -182,6 +234,32 @@ mod tests {
             };
             assert_eq!((tag, taken), (want, size), "{checksums:?} {wide}");
             assert!(form.parse(&BYTES[..size - 1]).is_none());
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for checksums in [Checksums::None, Checksums::V2, Checksums::V3] {
+            for (wide, target) in [(false, 0xffff_fffe), (true, 0x2_0000_0001)] {
+                let form = form(checksums, wide);
+                let checksum = match checksums {
+                    Checksums::V3 => TagChecksum::Whole(0x1122_3344),
+                    Checksums::V2 => TagChecksum::Low(0x3344),
+                    _ => TagChecksum::None,
+                };
+                let tag = Tag {
+                    target: FsBlock(target),
+                    escaped: true,
+                    last: wide,
+                    checksum,
+                };
+                for (position, uuid) in [(Position::First, 16), (Position::Later, 0)] {
+                    let mut bytes = Vec::new();
+                    form.encode(tag, position, &mut bytes);
+                    assert_eq!(bytes.len(), form.size_bytes() + uuid);
+                    assert_eq!(form.parse(&bytes), Some((tag, bytes.len())));
+                }
+            }
         }
     }
 

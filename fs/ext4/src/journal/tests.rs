@@ -134,7 +134,7 @@ impl Log {
     }
 
     fn tag(&self, target: u64, flags: u32, data: &[u8]) -> Vec<u8> {
-        let sum = Self::checksum().of_data(Sequence(self.sequence), data);
+        let sum = Self::checksum().of_data(Sequence(self.sequence), &[data]);
         let [high, low] = [target >> 32, target & 0xffff_ffff].map(|n| u32::try_from(n).unwrap());
         let mut tag = low.to_be_bytes().to_vec();
         if self.features.1 & 0x10 != 0 {

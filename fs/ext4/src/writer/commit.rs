@@ -1,14 +1,20 @@
 //! The end of a transaction: its blocks go to the journal, and later to their places.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use crate::block::FsBlock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::journal::log_writer::Transaction;
 
+use super::log::Log;
 use super::transaction::{Changes, Task};
+use super::unsettled::ChangedBlock;
 use super::{Core, Ended};
+
+/// How long nothing happens until what is in the journal is brought home.
+const REST: Duration = Duration::from_secs(10);
 
 /// Starts the thread that commits. It ends when writing does.
 ///
@@ -24,25 +30,59 @@ pub(crate) fn start_committing(core: &Arc<Core>) -> Result<JoinHandle<()>> {
 
 /// What the thread that commits does until writing ends.
 fn run(core: &Core) {
-    while core.transactions.next_task(core.commit_interval) == Task::Commit {
-        if let Err(e) = core.commit() {
-            core.abort(&e);
+    let _end = EndsWriting(core);
+    let mut rest = None;
+    loop {
+        let done = match core.transactions.next_task(core.commit_interval, rest) {
+            Task::Commit => core.commit(),
+            Task::Checkpoint => core.checkpoint(),
+            Task::End => return,
+        };
+        rest = match done {
+            Ok(Journal::Used) if core.commit_interval.is_some() => Instant::now().checked_add(REST),
+            Ok(_) => None,
+            Err(e) => {
+                core.abort(&e);
+                None
+            }
+        };
+    }
+}
+
+/// Ends writing when the thread that commits is gone, whatever was its end: nobody must wait for it
+/// in vain.
+struct EndsWriting<'c>(&'c Core);
+
+impl Drop for EndsWriting<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let reason = "the thread that commits panicked".to_owned();
+            self.0.transactions.finish(Ended::Aborted(reason));
         }
     }
 }
 
+/// What is in the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Journal {
+    /// Something that is not home.
+    Used,
+    /// Nothing.
+    Empty,
+}
+
 impl Core {
     /// Commits the running transaction: when this returns it is durable.
-    fn commit(&self) -> Result<()> {
+    fn commit(&self) -> Result<Journal> {
         let (id, changes, blocks) = self
             .transactions
-            .close_running(|_, changes| self.contents(changes));
+            .close_running(|changes| self.contents(changes))?;
+        let blocks = blocks.ok_or_else(|| {
+            let reason = "a block that was changed is no longer in memory";
+            Error::new(ErrorKind::Io, reason)
+        })?;
+        let mut log = self.log()?;
         if !changes.is_empty() {
-            let mut log = match self.log.lock() {
-                Ok(log) => log,
-                // Whoever panicked here was writing the journal: nothing is known of it.
-                Err(_) => return Err(Error::from(ErrorKind::Io)),
-            };
             log.commit(
                 self,
                 Transaction {
@@ -55,30 +95,43 @@ impl Core {
         }
         self.transactions.became_durable(id);
         self.touched.became_durable(id);
-        Ok(())
+        if log.is_heavy() {
+            log.checkpoint(self)?;
+        }
+        Ok(state_of(&log))
     }
 
-    fn contents(&self, changes: &Changes) -> Vec<(FsBlock, Arc<[u8]>)> {
+    /// Brings home what is in the journal.
+    pub(crate) fn checkpoint(&self) -> Result<Journal> {
+        let mut log = self.log()?;
+        log.checkpoint(self)?;
+        Ok(state_of(&log))
+    }
+
+    pub(super) fn log(&self) -> Result<MutexGuard<'_, Log>> {
+        // Whoever panicked with it was writing the journal: nothing is known of what is there.
+        self.log.lock().map_err(|_| {
+            Error::new(
+                ErrorKind::Io,
+                "the journal was left in the middle of a commit",
+            )
+        })
+    }
+
+    /// What the transaction made of its blocks. Each is in the pool as long as it is not home.
+    fn contents(&self, changes: &Changes) -> Option<Vec<ChangedBlock>> {
         let pool = self.pool();
         let mut blocks: Vec<FsBlock> = changes.blocks.iter().copied().collect();
         blocks.sort_unstable();
-        let contents = blocks
-            .into_iter()
-            // Each is in the pool as long as it is not home.
-            .filter_map(|block| Some((block, pool.content(block)?)));
+        let contents = blocks.into_iter().map(|block| pool.changed_block(block));
         contents.collect()
     }
+}
 
-    /// Says in the superblock that an error was met.
-    pub(super) fn mark_error(&self, why: &Error) {
-        let _ = why;
-    }
-
-    /// Ends writing in good order.
-    pub(crate) fn finish(&self) -> Result<()> {
-        self.transactions
-            .make_durable(self.transactions.running())?;
-        self.transactions.finish(Ended::Closed);
-        Ok(())
+fn state_of(log: &Log) -> Journal {
+    if log.is_used() {
+        Journal::Used
+    } else {
+        Journal::Empty
     }
 }

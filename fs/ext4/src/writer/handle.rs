@@ -235,13 +235,15 @@ impl<'c> Handle<'c> {
     /// was done until now must hold together.
     ///
     /// # Errors
-    /// `ReadOnly` when writing has ended.
+    /// `ReadOnly` when writing has ended; then nothing can be changed any more. `NoSpace` when no
+    /// transaction can be so large; then this one goes on.
     pub(crate) fn go_on(&self, credits: u32) -> Result<()> {
         let transactions = &self.core.transactions;
         if transactions.try_exchange(self.credits.get(), credits) {
             self.credits.set(credits);
             return Ok(());
         }
+        transactions.check_size(credits)?;
         transactions.end(self.credits.replace(0));
         loop {
             // Without a handle now; whatever happens, one must be open again to be closed.
@@ -281,6 +283,10 @@ impl<'c> Handle<'c> {
 
 impl Drop for Handle<'_> {
     fn drop(&mut self) {
+        if std::thread::panicking() && self.changed.get() {
+            let reason = "an operation panicked halfway";
+            self.core.abort(&Error::new(ErrorKind::Io, reason));
+        }
         self.core.transactions.end(self.credits.get());
     }
 }

@@ -22,12 +22,18 @@ pub(crate) mod attributes;
 mod commit;
 mod handle;
 mod holds;
+mod log;
+mod mount;
 mod namespace;
 mod orphans;
 mod sync;
+#[cfg(test)]
+mod tests;
 mod touched;
 mod transaction;
+mod unsettled;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -38,7 +44,6 @@ use crate::allocator::Allocator;
 use crate::block::FsBlock;
 use crate::error::{Error, ErrorKind, Result, device_failed};
 use crate::ext4::Ext4;
-use crate::journal::log_writer::LogWriter;
 use crate::locks::InodeLocks;
 use crate::pool::BlockPool;
 use crate::volume::Volume;
@@ -46,9 +51,12 @@ use crate::volume::Volume;
 pub(crate) use commit::start_committing;
 pub(crate) use handle::Handle;
 pub(crate) use holds::Holds;
+pub(crate) use log::Log;
+pub(crate) use mount::{check_writable, mark_mounted};
 pub(crate) use orphans::Orphans;
 pub(crate) use touched::Touched;
 pub(crate) use transaction::{Ended, FreedRun, Transactions};
+pub(crate) use unsettled::{ChangedBlock, Unsettled};
 
 /// What every part of writing shares. See the [module](self).
 #[derive(Debug)]
@@ -59,7 +67,7 @@ pub(crate) struct Core {
     pub(crate) device: Arc<dyn BlockWrite>,
     pub(crate) transactions: Transactions,
     /// Used by whoever commits only.
-    pub(crate) log: Mutex<LogWriter>,
+    pub(crate) log: Mutex<Log>,
     pub(crate) allocator: Allocator,
     pub(crate) locks: InodeLocks,
     pub(crate) touched: Touched,
@@ -67,6 +75,8 @@ pub(crate) struct Core {
     pub(crate) holds: Arc<Holds>,
     /// Held by whoever moves a directory to another directory.
     pub(crate) renames: Mutex<()>,
+    /// How much was written to the device.
+    pub(crate) written_bytes: AtomicU64,
     /// How old a transaction becomes before it is committed; `None`: until somebody asks.
     pub(crate) commit_interval: Option<Duration>,
 }
@@ -128,7 +138,22 @@ impl Core {
     /// # Errors
     /// `Io`, `NoSpace`.
     pub(crate) fn write_device(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let len = crate::bytes::len_u64(bytes.len());
+        self.written_bytes.fetch_add(len, Ordering::Relaxed);
         self.device.write_at(offset, bytes).map_err(write_failed)
+    }
+
+    /// How much was written since it was opened.
+    pub(crate) fn written_kbytes(&self) -> u64 {
+        self.written_bytes.load(Ordering::Relaxed).wrapping_shr(10)
+    }
+
+    /// Returns when everything that was written to the device is durable.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn flush_device(&self) -> Result<()> {
+        self.device.flush().map_err(write_failed)
     }
 
     /// The byte of the device at which a block begins.

@@ -14,7 +14,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Result, Structure, malformed};
+use crate::features::ReadOnlyCompatible;
 use crate::inode_table;
+use crate::superblock::RawSuperblock;
 use crate::volume::Volume;
 
 use super::Handle;
@@ -32,6 +34,8 @@ struct State {
     /// The list, oldest first; the newest is what the superblock names.
     list: BTreeMap<u64, u32>,
     file: Option<OrphanFile>,
+    /// How many are in it.
+    in_file: usize,
     /// Those that never had a name, and may get one.
     unnamed: HashSet<u32>,
 }
@@ -59,7 +63,9 @@ impl Orphans {
             state.list.insert(key, inode);
         }
         if let Some(file) = &state.file {
-            for (inode, slot) in file.orphans(volume)? {
+            let orphans = file.orphans(volume)?;
+            state.in_file = orphans.len();
+            for (inode, slot) in orphans {
                 state.places.entry(inode).or_insert(Place::File(slot));
             }
         }
@@ -117,6 +123,10 @@ impl Orphans {
             && let Some(slot) = file.add(handle, inode)?
         {
             state.places.insert(inode, Place::File(slot));
+            state.in_file = state.in_file.saturating_add(1);
+            if state.in_file == 1 {
+                handle.change_superblock(|raw| set_present(raw, true))?;
+            }
             return Ok(());
         }
         let newest = state.list.last_key_value();
@@ -141,6 +151,10 @@ impl Orphans {
                 if let Some(file) = &mut state.file {
                     file.remove(handle, slot)?;
                 }
+                state.in_file = state.in_file.saturating_sub(1);
+                if state.in_file == 0 {
+                    handle.change_superblock(|raw| set_present(raw, false))?;
+                }
             }
             Some(Place::List(key)) => {
                 let older = state.list.range(..key).next_back();
@@ -158,6 +172,14 @@ impl Orphans {
         state.unnamed.remove(&inode);
         Ok(())
     }
+}
+
+/// Says whether the orphan file holds any. Linux sets it from mount to unmount; but then e2fsck has
+/// something to repair after every crash.
+fn set_present(raw: &mut RawSuperblock, present: bool) {
+    let mut features = ReadOnlyCompatible::from_bits_retain(raw.s_feature_ro_compat.get());
+    features.set(ReadOnlyCompatible::ORPHAN_PRESENT, present);
+    raw.s_feature_ro_compat.set(features.bits());
 }
 
 /// The list as the device has it, newest first.

@@ -5,7 +5,7 @@ use diskfs_vfs::SyncFile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::pool::TransactionId;
 
-use super::{Core, write_failed};
+use super::Core;
 
 impl Core {
     /// Makes one file durable.
@@ -14,12 +14,12 @@ impl Core {
         let last = self.touched.last(number, what);
         if last == TransactionId(0) {
             // Nothing but contents that were written over others, if anything.
-            return self.flush();
+            return self.flush_device();
         }
         // A commit flushes the device before its own last block, and all contents were written
         // before the transaction's handles were closed.
         self.transactions.make_durable(last)?;
-        self.flush()
+        self.flush_device()
     }
 
     /// Makes everything durable.
@@ -27,11 +27,7 @@ impl Core {
         self.write_all_back()?;
         self.transactions
             .make_durable(self.transactions.running())?;
-        self.flush()
-    }
-
-    fn flush(&self) -> Result<()> {
-        self.device.flush().map_err(write_failed)
+        self.flush_device()
     }
 
     /// Ends a hold of a file.

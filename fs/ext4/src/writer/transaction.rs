@@ -89,6 +89,8 @@ pub(crate) struct Transactions {
 pub(crate) enum Task {
     /// Commit the running transaction.
     Commit,
+    /// Bring home what is durable: nothing else is going on.
+    Checkpoint,
     /// End: nothing will be written any more.
     End,
 }
@@ -135,7 +137,8 @@ impl Transactions {
     pub(super) fn try_begin(&self, credits: u32) -> Result<Option<TransactionId>> {
         let mut state = self.state();
         state.check_open()?;
-        if !state.has_room(credits, self.blocks_max)? {
+        self.check_size(credits)?;
+        if !state.has_room(credits, self.blocks_max) {
             return Ok(None);
         }
         state.handles = state.handles.saturating_add(1);
@@ -148,10 +151,11 @@ impl Transactions {
     /// # Errors
     /// As `try_begin`.
     pub(super) fn wait_for_room(&self, credits: u32) -> Result<()> {
+        self.check_size(credits)?;
         let mut state = self.state();
         loop {
             state.check_open()?;
-            if state.has_room(credits, self.blocks_max)? {
+            if state.has_room(credits, self.blocks_max) {
                 return Ok(());
             }
             state.wanted = state.wanted.max(state.running);
@@ -199,6 +203,20 @@ impl Transactions {
         }
     }
 
+    /// Fails when no transaction can be so large.
+    ///
+    /// # Errors
+    /// `NoSpace`.
+    pub(super) fn check_size(&self, credits: u32) -> Result<()> {
+        if credits <= self.blocks_max {
+            return Ok(());
+        }
+        let room = self.blocks_max;
+        let reason = format!("needs to change {credits} blocks in one transaction");
+        let hint = format!("the journal is too small: it has room for {room}");
+        Err(Error::new(ErrorKind::NoSpace, reason).hint(hint))
+    }
+
     /// Counts a handle that is going to be closed, though it takes no part in anything.
     pub(super) fn reopen(&self) {
         let mut state = self.state();
@@ -207,26 +225,35 @@ impl Transactions {
 
     /// A block was changed for the first time in the running transaction.
     pub(super) fn note_changed(&self, block: FsBlock) {
-        let mut state = self.state();
-        state.changes.began.get_or_insert_with(Instant::now);
-        state.changes.blocks.insert(block);
-        // What was revoked and is metadata again must be replayed.
-        state.changes.revoked.remove(&block);
+        self.note(|changes| {
+            changes.blocks.insert(block);
+            // What was revoked and is metadata again must be replayed.
+            changes.revoked.remove(&block);
+        });
     }
 
     /// A block of metadata was freed.
     pub(super) fn note_revoked(&self, block: FsBlock) {
-        let mut state = self.state();
-        state.changes.began.get_or_insert_with(Instant::now);
-        state.changes.blocks.remove(&block);
-        state.changes.revoked.insert(block);
+        self.note(|changes| {
+            changes.blocks.remove(&block);
+            changes.revoked.insert(block);
+        });
     }
 
     /// Blocks were freed.
     pub(super) fn note_freed(&self, run: FreedRun) {
+        self.note(|changes| changes.freed.push(run));
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Changes)) {
         let mut state = self.state();
-        state.changes.began.get_or_insert_with(Instant::now);
-        state.changes.freed.push(run);
+        note(&mut state.changes);
+        if state.changes.began.is_none() {
+            state.changes.began = Some(Instant::now());
+            drop(state);
+            // For the thread that commits: the time begins to run.
+            self.changed.notify_all();
+        }
     }
 
     /// The transaction that is running.
@@ -242,8 +269,9 @@ impl Transactions {
     pub(crate) fn make_durable(&self, transaction: TransactionId) -> Result<()> {
         let mut state = self.state();
         while state.durable < transaction {
-            state.check_open()?;
-            if state.running == transaction && state.changes.is_empty() && state.handles == 0 {
+            // What was begun before it was closed becomes durable.
+            state.check_not_aborted()?;
+            if state.running == transaction && state.is_idle() {
                 // Nothing is in it; what is before it may still be on its way.
                 match transaction.0.checked_sub(1).map(TransactionId) {
                     Some(before) if state.durable < before => {}
@@ -258,55 +286,65 @@ impl Transactions {
     }
 
     /// For the thread that commits: waits until there is something to do. With an interval, a
-    /// transaction is committed when it is so old.
-    pub(crate) fn next_task(&self, interval: Option<Duration>) -> Task {
+    /// transaction is committed when it is so old; at `checkpoint`, it is time for one if nothing
+    /// was changed by then. Closing commits what is left.
+    pub(crate) fn next_task(
+        &self,
+        interval: Option<Duration>,
+        checkpoint: Option<Instant>,
+    ) -> Task {
         let mut state = self.state();
         loop {
-            if state.ended.is_some() {
-                return Task::End;
+            match state.ended {
+                Some(Ended::Closed) if !state.is_idle() => return Task::Commit,
+                Some(_) => return Task::End,
+                None if state.wanted >= state.running => return Task::Commit,
+                None => {}
             }
-            if state.wanted >= state.running {
+            let Some(due) = state.due(interval, checkpoint) else {
+                state = self.wait(state);
+                continue;
+            };
+            let left = due.saturating_duration_since(Instant::now());
+            if !left.is_zero() {
+                let waited = self.changed.wait_timeout(state, left);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            } else if state.changes.began.is_some() {
                 return Task::Commit;
+            } else {
+                return Task::Checkpoint;
             }
-            let due = match (interval, state.changes.began) {
-                (Some(interval), Some(began)) => Some(interval.saturating_sub(began.elapsed())),
-                (Some(interval), None) => Some(interval),
-                (None, _) => None,
-            };
-            state = match due {
-                Some(Duration::ZERO) => return Task::Commit,
-                Some(left) => {
-                    let waited = self.changed.wait_timeout(state, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => self.wait(state),
-            };
         }
     }
 
     /// For the thread that commits: closes the running transaction, hands it to `take` while no
     /// handle is open, and begins the next one.
+    ///
+    /// # Errors
+    /// `ReadOnly` when an error has ended writing: the transaction may have something half done in
+    /// it. Whoever met the error said so before it closed its handle.
     pub(crate) fn close_running<R>(
         &self,
-        take: impl FnOnce(TransactionId, &mut Changes) -> R,
-    ) -> (TransactionId, Changes, R) {
+        take: impl FnOnce(&Changes) -> R,
+    ) -> Result<(TransactionId, Changes, R)> {
         let mut state = self.state();
         state.closing_down = true;
         while state.handles > 0 {
             state = self.wait(state);
         }
+        state.check_not_aborted()?;
         let id = state.running;
-        let mut changes = mem::take(&mut state.changes);
+        let changes = mem::take(&mut state.changes);
         // Nobody can open a handle while `closing_down` is set, so the pool has what the transaction
         // made of its blocks until `take` returns.
         drop(state);
-        let taken = take(id, &mut changes);
+        let taken = take(&changes);
         let mut state = self.state();
         state.running = TransactionId(id.0.saturating_add(1));
         state.closing_down = false;
         drop(state);
         self.changed.notify_all();
-        (id, changes, taken)
+        Ok((id, changes, taken))
     }
 
     /// For the thread that commits: everything up to `transaction` is durable.
@@ -332,6 +370,14 @@ impl Transactions {
         self.state().ended.clone()
     }
 
+    /// Fails when an error has ended writing.
+    ///
+    /// # Errors
+    /// `ReadOnly`, with the reason.
+    pub(crate) fn check_not_aborted(&self) -> Result<()> {
+        self.state().check_not_aborted()
+    }
+
     /// Fails when writing has ended.
     ///
     /// # Errors
@@ -343,12 +389,33 @@ impl Transactions {
 
 impl State {
     fn check_open(&self) -> Result<()> {
-        let reason = match &self.ended {
-            None => return Ok(()),
-            Some(Ended::Closed) => "the filesystem was closed".to_owned(),
-            Some(Ended::Aborted(reason)) => format!("writing was ended by an error: {reason}"),
-        };
-        Err(Error::new(ErrorKind::ReadOnly, reason))
+        self.check_not_aborted()?;
+        if self.ended.is_some() {
+            let reason = "the filesystem was closed";
+            return Err(Error::new(ErrorKind::ReadOnly, reason));
+        }
+        Ok(())
+    }
+
+    fn check_not_aborted(&self) -> Result<()> {
+        if let Some(Ended::Aborted(reason)) = &self.ended {
+            let reason = format!("writing was ended by an error: {reason}");
+            return Err(Error::new(ErrorKind::ReadOnly, reason));
+        }
+        Ok(())
+    }
+
+    /// Whether the running transaction has nothing and nobody is about to change that.
+    fn is_idle(&self) -> bool {
+        self.handles == 0 && self.changes.is_empty()
+    }
+
+    /// When there is something to do without anybody asking.
+    fn due(&self, interval: Option<Duration>, checkpoint: Option<Instant>) -> Option<Instant> {
+        match self.changes.began {
+            Some(began) => began.checked_add(interval?),
+            None => checkpoint,
+        }
     }
 
     fn is_below(&self, credits: u32, blocks_max: u32) -> bool {
@@ -356,12 +423,7 @@ impl State {
         used.saturating_add(self.credits).saturating_add(credits) <= blocks_max
     }
 
-    fn has_room(&self, credits: u32, blocks_max: u32) -> Result<bool> {
-        if credits > blocks_max {
-            let reason = format!("needs to change {credits} blocks in one transaction");
-            let hint = format!("the journal is too small: it has room for {blocks_max}");
-            return Err(Error::new(ErrorKind::NoSpace, reason).hint(hint));
-        }
-        Ok(!self.closing_down && self.is_below(credits, blocks_max))
+    fn has_room(&self, credits: u32, blocks_max: u32) -> bool {
+        !self.closing_down && self.is_below(credits, blocks_max)
     }
 }

@@ -106,6 +106,8 @@ impl Fixture {
     pub(super) fn commit(&self) {
         let transactions = &self.core().transactions;
         transactions.make_durable(transactions.running()).unwrap();
+        // dumpe2fs does not look into the journal.
+        self.core().checkpoint().unwrap();
     }
 
     /// Allocates an inode, and puts something into the table that says that it is in use.

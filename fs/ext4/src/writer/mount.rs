@@ -1,0 +1,218 @@
+//! What the superblock says of the filesystem's use: that it is being written, that it was closed in
+//! good order, that an error was met.
+//!
+//! All of it is written past the transactions: before the first of them, after the last one is home,
+//! or when there will be no other.
+
+use diskfs_block::BlockWrite;
+use zerocopy::little_endian::U32;
+
+use crate::bytes::split64;
+use crate::error::{Error, ErrorKind, Result};
+use crate::features::{Compatible, Incompatible, ReadOnlyCompatible};
+use crate::superblock::{self, RawSuperblock, STATE_ERRORS, STATE_VALID, Superblock};
+
+use super::{Core, now, write_failed};
+
+/// What to do about a filesystem that must be repaired first.
+const REPAIR: &str = "let e2fsck repair the image, on a copy";
+
+/// Bytes of `s_time_hi`, which has those above 32 bits of times in this order.
+#[derive(Debug, Clone, Copy)]
+enum TimeHigh {
+    Write,
+    Mount,
+    FirstError,
+    LastError,
+}
+
+/// Refuses what this driver does not write, or not before a repair. Nothing is written.
+///
+/// # Errors
+/// `Unsupported`, `Corrupt`.
+pub(crate) fn check_writable(superblock: &Superblock) -> Result<()> {
+    let features = superblock.features;
+    let names = features.unwritable_names();
+    if !names.is_empty() {
+        let reason = format!(
+            "has features that this driver does not write: {}",
+            names.join(", ")
+        );
+        let hint = "it can be read; to write it, let its own system do so";
+        return Err(Error::new(ErrorKind::Unsupported, reason).hint(hint));
+    }
+    let state = superblock.state;
+    let journal = features.has(Compatible::HAS_JOURNAL);
+    if journal && superblock.journal_inode == 0 {
+        let reason = "has an external journal, which is on another device";
+        return Err(Error::new(ErrorKind::Unsupported, reason));
+    }
+    if !journal && features.has(Incompatible::NEEDS_RECOVERY) {
+        return Err(damaged("needs recovery by a journal that it does not have"));
+    }
+    if state.errors {
+        return Err(damaged("is marked as having errors"));
+    }
+    if !state.clean {
+        return Err(damaged(
+            "was not unmounted cleanly, and has no journal to tell",
+        ));
+    }
+    Ok(())
+}
+
+fn damaged(reason: &'static str) -> Error {
+    Error::new(ErrorKind::Corrupt, reason).hint(REPAIR)
+}
+
+/// Says that the filesystem is being written, durably. Nothing else may be written before.
+///
+/// # Errors
+/// `Io`, `NoSpace`.
+pub(crate) fn mark_mounted(device: &dyn BlockWrite, superblock: &Superblock) -> Result<()> {
+    let features = superblock.features;
+    superblock::change_on(device, superblock, |raw| {
+        if features.has(Compatible::HAS_JOURNAL) {
+            set(
+                &mut raw.s_feature_incompat,
+                Incompatible::NEEDS_RECOVERY.bits(),
+            );
+        } else {
+            raw.s_state.set(raw.s_state.get() & !STATE_VALID);
+        }
+        let count = raw.s_mnt_count.get();
+        raw.s_mnt_count.set(count.saturating_add(1));
+        raw.s_mtime = stamp(raw, TimeHigh::Mount);
+        raw.s_wtime = stamp(raw, TimeHigh::Write);
+    })?;
+    device.flush().map_err(write_failed)
+}
+
+impl Core {
+    /// Ends writing in good order. What was not written back or committed is; then there is nothing
+    /// to be replayed.
+    ///
+    /// # Errors
+    /// `ReadOnly` with the reason when an error has ended writing before; `Io`, `NoSpace`.
+    pub(crate) fn close(&self) -> Result<()> {
+        let closed = self.bring_all_home().and_then(|()| self.mark_closed());
+        closed.inspect_err(|e| self.abort(e))
+    }
+
+    fn bring_all_home(&self) -> Result<()> {
+        self.transactions.check_not_aborted()?;
+        self.log()?.close(self)
+    }
+
+    fn mark_closed(&self) -> Result<()> {
+        let superblock = &self.volume().superblock;
+        let free = self.allocator.totals();
+        superblock::change_on(&*self.device, superblock, |raw| {
+            clear(
+                &mut raw.s_feature_incompat,
+                Incompatible::NEEDS_RECOVERY.bits(),
+            );
+            if self.orphans.is_empty() {
+                let present = ReadOnlyCompatible::ORPHAN_PRESENT.bits();
+                clear(&mut raw.s_feature_ro_compat, present);
+            }
+            raw.s_state.set(raw.s_state.get() | STATE_VALID);
+            let (high, low) = split64(free.free_blocks);
+            raw.s_free_blocks_count_lo.set(low);
+            raw.s_free_blocks_count_hi.set(high);
+            let inodes = u32::try_from(free.free_inodes).unwrap_or(u32::MAX);
+            raw.s_free_inodes_count.set(inodes);
+            raw.s_wtime = stamp(raw, TimeHigh::Write);
+            let written = raw.s_kbytes_written.get();
+            raw.s_kbytes_written
+                .set(written.saturating_add(self.written_kbytes()));
+        })?;
+        self.flush_device()
+    }
+
+    /// Says that an error was met, as far as the device still works: in the superblock, and in the
+    /// journal's, which a replay does not take back. Nothing else of what is not durable gets there.
+    pub(super) fn mark_error(&self, why: &Error) {
+        let marked = self.try_to_mark(why);
+        if let Err(e) = marked {
+            tracing::error!("the error could not be noted in the image: {e}");
+        }
+    }
+
+    fn try_to_mark(&self, why: &Error) -> Result<()> {
+        // Waits for a commit that is at it; that one does not wait for whoever met the error.
+        self.log()?.mark_error(self, why.kind().errno())?;
+        let superblock = &self.volume().superblock;
+        superblock::change_on(&*self.device, superblock, |raw| {
+            note_error(raw, superblock, why);
+        })?;
+        self.flush_device()
+    }
+}
+
+fn note_error(raw: &mut RawSuperblock, superblock: &Superblock, why: &Error) {
+    raw.s_state.set(raw.s_state.get() | STATE_ERRORS);
+    let count = raw.s_error_count.get();
+    raw.s_error_count.set(count.saturating_add(1));
+    let inode = why.inode().and_then(|inode| u32::try_from(inode.0).ok());
+    let byte = why.offset().unwrap_or(0);
+    let block = byte.wrapping_shr(superblock.block_size.bits());
+    raw.s_last_error_time = stamp(raw, TimeHigh::LastError);
+    raw.s_last_error_ino.set(inode.unwrap_or(0));
+    raw.s_last_error_block.set(block);
+    raw.s_last_error_func = WRITER;
+    raw.s_last_error_line.set(0);
+    let [first_code, last_code] = &mut raw.s_error_codes;
+    *last_code = error_code(why.kind());
+    if count == 0 {
+        *first_code = *last_code;
+        raw.s_first_error_ino = raw.s_last_error_ino;
+        raw.s_first_error_block = raw.s_last_error_block;
+        raw.s_first_error_func = WRITER;
+        raw.s_first_error_line.set(0);
+        raw.s_first_error_time = stamp(raw, TimeHigh::FirstError);
+    }
+}
+
+/// Where Linux puts the function's name: who met the error.
+const WRITER: [u8; 32] = *b"diskfs\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+
+/// `EXT4_ERR_...` in Linux.
+const fn error_code(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::Io => 2,
+        ErrorKind::Corrupt => 5,
+        ErrorKind::NoSpace => 6,
+        _ => 1,
+    }
+}
+
+/// The present time: its upper byte is put where it belongs, the rest is returned.
+fn stamp(raw: &mut RawSuperblock, place: TimeHigh) -> U32 {
+    let seconds = u64::try_from(now().seconds).unwrap_or(0);
+    let (high, low) = split64(seconds);
+    let [high, ..] = high.to_le_bytes();
+    if let Some(byte) = raw.s_time_hi.get_mut(place.index()) {
+        *byte = high;
+    }
+    U32::new(low)
+}
+
+impl TimeHigh {
+    const fn index(self) -> usize {
+        match self {
+            Self::Write => 0,
+            Self::Mount => 1,
+            Self::FirstError => 4,
+            Self::LastError => 5,
+        }
+    }
+}
+
+fn set(word: &mut U32, bits: u32) {
+    word.set(word.get() | bits);
+}
+
+fn clear(word: &mut U32, bits: u32) {
+    word.set(word.get() & !bits);
+}

@@ -1,0 +1,165 @@
+//! A filesystem that mke2fs made, in memory.
+
+#![allow(clippy::print_stderr, reason = "a test that skips says why")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use diskfs_block::{BlockRead, Memory};
+use diskfs_vfs::{FsRead, InodeNumber};
+
+use crate::error::Result;
+use crate::ext4::{Ext4, Options};
+use crate::inode_table;
+use crate::superblock::Superblock;
+use crate::writable::WritableExt4;
+
+/// Whether e2fsprogs are there; if not the test says so and must return.
+pub(super) fn available(test: &str) -> bool {
+    for program in ["mke2fs", "e2fsck", "debugfs"] {
+        if Command::new(program).arg("-V").output().is_err() {
+            assert!(
+                std::env::var_os("CI").is_none_or(|value| value != "true"),
+                "{test}: {program} is missing"
+            );
+            eprintln!("SKIP: {test}: {program} is missing");
+            return false;
+        }
+    }
+    true
+}
+
+pub(super) struct Image {
+    pub(super) what: String,
+    bytes: Vec<u8>,
+    /// The numbers of its files.
+    pub(super) files: Vec<u32>,
+}
+
+impl Image {
+    pub(super) fn new(what: &str, args: &str, size: &str, files: u32) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = dir.path().join("tree");
+        fs::create_dir(&tree).unwrap();
+        for n in 0..files {
+            fs::write(tree.join(format!("{n:04}")), n.to_string()).unwrap();
+        }
+        let image = dir.path().join("image");
+        let mut mke2fs = Command::new("mke2fs");
+        mke2fs
+            .args(["-q", "-F", "-E", "root_owner=0:0", "-d"])
+            .arg(&tree);
+        mke2fs.args(args.split_whitespace()).arg(&image).arg(size);
+        succeed(what, mke2fs.output().unwrap());
+        Self::of(what, &image)
+    }
+
+    pub(super) fn of(what: &str, path: &Path) -> Self {
+        let bytes = fs::read(path).unwrap();
+        let fs = open(Arc::new(Memory::new(bytes.clone()))).unwrap();
+        let names = fs.read_dir(fs.root(), 0).unwrap();
+        let files = names.map(|entry| entry.unwrap());
+        let files = files.filter(|entry| entry.name.first().is_some_and(u8::is_ascii_digit));
+        let files = files.map(|entry| u32::try_from(entry.inode.0).unwrap());
+        Self {
+            what: what.to_owned(),
+            files: files.collect(),
+            bytes,
+        }
+    }
+
+    /// A device of its own.
+    pub(super) fn memory(&self) -> Arc<Memory> {
+        Arc::new(Memory::new(self.bytes.clone()))
+    }
+
+    /// Gives all files to a user, in one transaction.
+    pub(super) fn own(&self, fs: &WritableExt4, uid: u32) -> Result<()> {
+        let volume = fs.core.volume();
+        let mut blocks: Vec<_> = self
+            .files
+            .iter()
+            .map(|&number| inode_table::key_of(volume, number).unwrap().0.block)
+            .collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        let credits = u32::try_from(blocks.len()).unwrap();
+        fs.core.update(&self.files, credits, |handle| {
+            for &number in &self.files {
+                let mut inode = handle.inode(number)?;
+                inode.uid = uid;
+                handle.store_attributes(&inode)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Whose all files are; `None` when they differ.
+    pub(super) fn owner(&self, device: Arc<dyn BlockRead>) -> Option<u32> {
+        let fs = open(device).unwrap_or_else(|e| panic!("{}: {e}", self.what));
+        let owner = |number: &u32| {
+            let metadata = fs.metadata(InodeNumber(u64::from(*number)));
+            metadata
+                .unwrap_or_else(|e| panic!("{}: {e}", self.what))
+                .uid
+        };
+        let first = owner(self.files.first()?);
+        self.files
+            .iter()
+            .all(|n| owner(n) == first)
+            .then_some(first)
+    }
+}
+
+fn open(device: Arc<dyn BlockRead>) -> Result<Ext4> {
+    Ext4::open(device, &Options::default())
+}
+
+/// Whether the filesystem says that it was unmounted cleanly.
+pub(super) fn is_clean(device: &dyn BlockRead) -> bool {
+    use crate::features::{Incompatible, ReadOnlyCompatible};
+    let superblock = Superblock::read(device).unwrap();
+    let features = superblock.features;
+    superblock.state.clean
+        && !features.has(Incompatible::NEEDS_RECOVERY)
+        && !features.has(ReadOnlyCompatible::ORPHAN_PRESENT)
+}
+
+fn succeed(what: &str, output: Output) -> String {
+    let [out, err] =
+        [output.stdout, output.stderr].map(|b| String::from_utf8_lossy(&b).into_owned());
+    assert!(output.status.success(), "{what}: {out}{err}");
+    out
+}
+
+/// Writes a device to a file in `dir`.
+pub(super) fn save(device: &dyn BlockRead, path: &Path) {
+    let mut bytes = vec![0; usize::try_from(device.size_bytes()).unwrap()];
+    device.read_at(0, &mut bytes).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+/// The device after e2fsck recovered its journal, and found nothing wrong then.
+pub(super) fn e2fsck(device: &dyn BlockRead, what: &str) -> Arc<Memory> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    save(device, &path);
+    // Only the journal: what is to be repaired beyond that must not be.
+    let recovery = Command::new("e2fsck")
+        .args(["-E", "journal_only", "-p"])
+        .arg(&path)
+        .output();
+    let code = recovery.as_ref().unwrap().status.code();
+    assert!(matches!(code, Some(0 | 1)), "{what}: {recovery:?}");
+    succeed(
+        what,
+        Command::new("e2fsck")
+            .args(["-f", "-n"])
+            .arg(&path)
+            .output()
+            .unwrap(),
+    );
+    Arc::new(Memory::new(fs::read(&path).unwrap()))
+}
