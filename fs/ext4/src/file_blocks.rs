@@ -24,8 +24,9 @@ use crate::volume::Volume;
 
 pub(crate) use allocation::home_of;
 pub(crate) use change::{
-    END, Hole, MAP_CREDITS, Place, REMOVE_CREDITS, append_block, goes_in_one_step, initialise,
-    map_new, mark_unwritten, mark_written, place_at, remove, shift_down, shift_up, too_large,
+    END, Hole, MAP_CREDITS, Place, REMOVE_CREDITS, append_block, check_shift_up, extent_at,
+    goes_in_one_step, initialise, map_new, map_reach, mark_unwritten, mark_written, place_at,
+    remove, shift_down, shift_up, split_at, too_large,
 };
 use extent_tree::empty_root;
 pub(crate) use new_run::{NewRun, allocate};

@@ -23,21 +23,6 @@ pub(crate) mod xattr {
 }
 
 impl Core {
-    pub(crate) fn write(&self, number: u32, offset: u64, data: &[u8]) -> Result<usize> {
-        Err(ErrorKind::Unsupported.into())
-    }
-    pub(crate) fn set_len(&self, number: u32, size_bytes: u64) -> Result<()> {
-        Err(ErrorKind::Unsupported.into())
-    }
-    pub(crate) fn fallocate(
-        &self,
-        number: u32,
-        offset: u64,
-        len_bytes: u64,
-        what: Fallocate,
-    ) -> Result<()> {
-        Err(ErrorKind::Unsupported.into())
-    }
     /// Writes what is kept of a file's contents in memory.
     pub(crate) fn write_back(&self, number: u32) -> Result<()> {
         Ok(())

@@ -20,7 +20,7 @@ use crate::inode::Inode;
 use crate::metadata_cache::Key;
 use crate::volume::Volume;
 
-pub(super) use edit::{goes_in_one_step, map, place_at, reach_of, remove_last};
+pub(super) use edit::{goes_in_one_step, leaf_end, map, place_at, reach_of, remove_last};
 
 /// Numbers in `i_block` that lead to data right away.
 const DIRECT: u64 = 12;

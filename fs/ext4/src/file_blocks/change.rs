@@ -57,6 +57,17 @@ pub(crate) fn place_at(volume: &Volume, inode: &Inode, at: FileBlock, until: u64
     place.in_inode(inode.number)
 }
 
+/// The whole extent that a file block is in.
+pub(crate) fn extent_at(volume: &Volume, inode: &Inode, at: FileBlock) -> Result<Option<Run>> {
+    let end = u64::from(at.0).saturating_add(1);
+    super::extent_tree::next_run(volume, inode, u64::from(at.0), end).in_inode(inode.number)
+}
+
+/// How many file blocks a block map reaches.
+pub(crate) fn map_reach(volume: &Volume) -> u64 {
+    block_map::reach_of(volume)
+}
+
 /// Gives a new file that has blocks a tree without extents, or a map without blocks.
 pub(crate) fn initialise(inode: &mut Inode) {
     inode.block = if inode.has(InodeFlags::EXTENTS) {
@@ -78,8 +89,9 @@ pub(crate) fn goes_in_one_step(volume: &Volume, inode: &Inode) -> bool {
 /// Enters a run of blocks, which are the file's already, where nothing is mapped.
 ///
 /// # Errors
-/// `NoSpace`: then the beginning of a long run may be entered; `FileTooLarge` past what a block map
-/// reaches; `Corrupt`, `Io`.
+/// `NoSpace`, with nothing changed if the run came from [`allocate`](super::allocate), else the
+/// beginning of a long one may be entered; `FileTooLarge` past what a block map reaches; `Corrupt`,
+/// `Io`.
 pub(crate) fn map_new(handle: &Handle<'_>, inode: &mut Inode, run: Run) -> Result<()> {
     let number = inode.number;
     let result = if inode.has(InodeFlags::EXTENTS) {
@@ -251,11 +263,33 @@ pub(crate) fn shift_down(
     result.in_inode(number)
 }
 
-/// Moves what is mapped from file block `from` on `by` blocks towards the end. The caller knows
-/// that no file block goes past the last one there can be.
+/// Makes two extents of the one that a file block is in the midst of, if it is.
 ///
 /// # Errors
 /// `NoSpace`, with nothing changed; `Corrupt`, `Io`.
+pub(crate) fn split_at(handle: &Handle<'_>, inode: &mut Inode, at: FileBlock) -> Result<()> {
+    let number = inode.number;
+    Editor::new(handle, inode).split_at(at).in_inode(number)
+}
+
+/// Fails when [`shift_up`] would move something past the last file block there can be.
+///
+/// # Errors
+/// `FileTooLarge`; `Corrupt`, `Io`.
+pub(crate) fn check_shift_up(volume: &Volume, inode: &Inode, by: u32) -> Result<()> {
+    let end = super::extent_tree::end_of(volume, inode).in_inode(inode.number)?;
+    if end.saturating_add(u64::from(by)) >= END {
+        return Err(too_large());
+    }
+    Ok(())
+}
+
+/// Moves what is mapped from file block `from` on `by` blocks towards the end. No extent has `from`
+/// in its midst ([`split_at`]), and nothing goes too far ([`check_shift_up`]). Goes on in further
+/// transactions as [`remove`] does.
+///
+/// # Errors
+/// `Corrupt`, `Io`.
 pub(crate) fn shift_up(
     handle: &Handle<'_>,
     inode: &mut Inode,
@@ -264,10 +298,8 @@ pub(crate) fn shift_up(
 ) -> Result<()> {
     let number = inode.number;
     let range = u64::from(from.0)..END;
-    let result = Editor::new(handle, inode).split_at(from).and_then(|()| {
-        in_steps(handle, inode, range, |handle, inode, range| {
-            Editor::new(handle, inode).move_up(range, by)
-        })
+    let result = in_steps(handle, inode, range, |handle, inode, range| {
+        Editor::new(handle, inode).move_up(range, by)
     });
     handle.volume().maps.forget(number);
     result.in_inode(number)

@@ -30,6 +30,7 @@ use node::{DEPTH_MAX, RawExtent, RawIndex, entries, header, verify};
 pub(super) use edit::Editor;
 pub(super) use node::empty_root;
 use path::Path;
+pub(super) use path::{end_of, next_run};
 pub(super) use remove::goes_in_one_step;
 
 /// Where a node is, and with it how its bytes are held.

@@ -2,7 +2,7 @@
 
 use super::allocation::{self, cluster_blocks};
 use super::change::Hole;
-use super::{Run, extent_tree};
+use super::{Run, block_map, extent_tree};
 use crate::allocator::{Request, Reserve};
 use crate::block::{FileBlock, FsBlock};
 use crate::error::{Error, ErrorKind, Result};
@@ -37,7 +37,8 @@ impl NewRun {
     }
 }
 
-/// Allocates one run for the beginning of a hole, as long as there is a contiguous one.
+/// Allocates one run for the beginning of a hole, as long as there is a contiguous one. What the
+/// hole's search left out is not looked at: the run ends with the hole.
 ///
 /// # Errors
 /// `NoSpace`, with nothing changed; `Corrupt`, `Io`.
@@ -45,7 +46,14 @@ pub(crate) fn allocate(handle: &Handle<'_>, inode: &mut Inode, hole: &Hole) -> R
     if handle.volume().superblock.cluster_ratio_bits != 0 {
         return allocate_clusters(handle, inode, hole);
     }
-    let wanted = hole.end.saturating_sub(u64::from(hole.start.0));
+    // What goes into one leaf is mapped whole or not at all.
+    let end = if inode.has(InodeFlags::EXTENTS) {
+        hole.end
+    } else {
+        hole.end
+            .min(block_map::leaf_end(handle.volume(), hole.start))
+    };
+    let wanted = end.saturating_sub(u64::from(hole.start.0));
     let goal = goal(&handle.volume().superblock, inode.number, hole);
     allocate_at(
         handle,
@@ -155,12 +163,12 @@ fn cut(hole: &Hole, first: FsBlock, until: u64) -> Run {
 /// The block for file block `at` where another block of its cluster is mapped.
 fn block_in_cluster(
     handle: &Handle<'_>,
-    inode: &mut Inode,
+    inode: &Inode,
     at: u64,
     cluster: std::ops::Range<u64>,
 ) -> Result<Option<FsBlock>> {
-    let editor = extent_tree::Editor::new(handle, inode);
-    let Some(run) = editor.next_run(cluster.start, cluster.end)? else {
+    let found = extent_tree::next_run(handle.volume(), inode, cluster.start, cluster.end)?;
+    let Some(run) = found else {
         return Ok(None);
     };
     let first = u64::from(run.file_block.0);

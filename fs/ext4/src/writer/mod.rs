@@ -20,6 +20,7 @@
 
 pub(crate) mod attributes;
 mod commit;
+mod contents;
 mod handle;
 mod holds;
 mod log;

@@ -106,6 +106,17 @@ pub(in super::super) fn reach_of(volume: &Volume) -> u64 {
     })
 }
 
+/// The file block that the block of numbers for `at` ends before.
+pub(in super::super) fn leaf_end(volume: &Volume, at: FileBlock) -> u64 {
+    let at = u64::from(at.0);
+    let Some(within) = at.checked_sub(DIRECT) else {
+        return DIRECT;
+    };
+    let per_block = reach(numbers_bits(volume), 1);
+    let left = per_block.saturating_sub(within & per_block.wrapping_sub(1));
+    at.saturating_add(left)
+}
+
 fn number_at(volume: &Volume, inode: &Inode, slot: Slot) -> Result<u32> {
     let offset = slot.position.saturating_mul(NUMBER_BYTES);
     let number = match slot.block {

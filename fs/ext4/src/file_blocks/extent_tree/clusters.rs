@@ -1,7 +1,8 @@
 //! Blocks of extents that went, and clusters that others may still be in.
 
 use super::edit::Editor;
-use crate::block::{FileBlock, FsBlock};
+use super::path;
+use crate::block::FsBlock;
 use crate::error::Result;
 use crate::file_blocks::Run;
 use crate::file_blocks::allocation::{Freeing, cluster_blocks};
@@ -50,16 +51,8 @@ impl Editor<'_, '_> {
             .is_some())
     }
 
-    /// The first extent that ends behind file block `from`, if it begins before `until`.
-    pub(in super::super) fn next_run(&self, from: u64, until: u64) -> Result<Option<Run>> {
-        let mut at = from;
-        while let Some(block) = u32::try_from(at).ok().filter(|_| at < until) {
-            let path = self.find(FileBlock(block))?;
-            if let Some(here) = path.here() {
-                return Ok(Some(here).filter(|here| u64::from(here.file_block.0) < until));
-            }
-            at = path.range().end;
-        }
-        Ok(None)
+    /// As [`path::next_run`].
+    pub(super) fn next_run(&self, from: u64, until: u64) -> Result<Option<Run>> {
+        path::next_run(self.volume(), self.inode, from, until)
     }
 }

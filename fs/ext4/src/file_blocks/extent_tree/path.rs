@@ -116,3 +116,28 @@ impl Path {
         self.leaf.range.clone()
     }
 }
+
+/// The first extent that ends behind file block `from`, if it begins before `until`.
+pub(in super::super) fn next_run(
+    volume: &Volume,
+    inode: &Inode,
+    from: u64,
+    until: u64,
+) -> Result<Option<Run>> {
+    let mut at = from;
+    while let Some(block) = u32::try_from(at).ok().filter(|_| at < until) {
+        let path = Path::find(volume, inode, FileBlock(block))?;
+        if let Some(here) = path.here() {
+            return Ok(Some(here).filter(|here| u64::from(here.file_block.0) < until));
+        }
+        at = path.range().end;
+    }
+    Ok(None)
+}
+
+/// Where the last extent ends.
+pub(in super::super) fn end_of(volume: &Volume, inode: &Inode) -> Result<u64> {
+    let path = Path::find(volume, inode, FileBlock(u32::MAX))?;
+    let last = path.here().or(path.before());
+    Ok(last.map_or(0, |last| last.end()))
+}

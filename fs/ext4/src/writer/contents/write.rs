@@ -1,0 +1,171 @@
+//! Writing data.
+
+use super::blocks::{self, Data};
+use super::limit::{self, size_max};
+use super::{CREDITS, writable};
+use crate::error::{ErrorKind, Result};
+use crate::file_blocks::{self, Hole, Place, Run, map_new, mark_written, place_at, too_large};
+use crate::inode::Inode;
+use crate::writer::namespace::not_append_only;
+use crate::writer::{Core, Handle, now};
+
+impl Core {
+    /// Writes `data` at byte `offset` of a file. Returns how much was written.
+    pub(crate) fn write(&self, number: u32, offset: u64, data: &[u8]) -> Result<usize> {
+        let data = Data {
+            offset,
+            bytes: data,
+        };
+        self.update(&[number], CREDITS, |handle| {
+            let mut inode = writable(handle, number)?;
+            if offset < inode.size_bytes {
+                not_append_only(&inode)?;
+            }
+            if data.bytes.is_empty() {
+                return Ok(0);
+            }
+            let data = data.until(size_max(handle.volume(), &inode));
+            if data.bytes.is_empty() {
+                return Err(too_large());
+            }
+            let left = write(handle, &mut inode, data)?;
+            Ok(data.bytes.len().saturating_sub(left.bytes.len()))
+        })
+    }
+}
+
+/// Writes data, and stores the inode. Returns what was not written because there is no room.
+fn write<'d>(handle: &Handle<'_>, inode: &mut Inode, data: Data<'d>) -> Result<Data<'d>> {
+    if data.offset > inode.size_bytes {
+        blocks::zero_behind_end(handle, inode, data.offset)?;
+    }
+    let time = now();
+    (inode.modified, inode.changed) = (time, time);
+    let mut left = data;
+    let mut map_changed = false;
+    loop {
+        let step = write_step(handle, inode, left);
+        let next = match step {
+            Ok(step) => {
+                map_changed |= step.map_changed;
+                left.from(step.end)
+            }
+            Err(e) if e.kind() == ErrorKind::NoSpace && left.bytes.len() < data.bytes.len() => {
+                store(handle, inode, map_changed)?;
+                return Ok(left);
+            }
+            Err(e) => return Err(e),
+        };
+        if next.offset > inode.size_bytes {
+            map_changed = true;
+            limit::set_size(handle, inode, next.offset)?;
+        }
+        left = next;
+        if left.bytes.is_empty() {
+            store(handle, inode, map_changed)?;
+            return Ok(left);
+        }
+        if map_changed {
+            store(handle, inode, true)?;
+            handle.go_on(CREDITS)?;
+        }
+    }
+}
+
+/// Stores the inode: with its map, or only with its times.
+fn store(handle: &Handle<'_>, inode: &Inode, map_changed: bool) -> Result<()> {
+    if map_changed {
+        handle.store(inode)
+    } else {
+        handle.store_attributes(inode)
+    }
+}
+
+/// What one step wrote.
+struct Step {
+    /// The byte of the file behind it.
+    end: u64,
+    map_changed: bool,
+}
+
+/// Writes the beginning of `data`: what goes into one run.
+fn write_step(handle: &Handle<'_>, inode: &mut Inode, data: Data<'_>) -> Result<Step> {
+    let size = handle.volume().superblock.block_size;
+    let at = size.file_block_at(data.offset).ok_or_else(too_large)?;
+    let until = size.blocks_for(data.end());
+    match place_at(handle.volume(), inode, at, until)? {
+        Place::Run(run) if run.written => {
+            let part = data.until(size.bytes_of(run.end()));
+            blocks::overwrite(handle, &run, part)?;
+            Ok(Step {
+                end: part.end(),
+                map_changed: false,
+            })
+        }
+        Place::Run(run) => {
+            let run = run.ending_at(until).unwrap_or(run);
+            let part = data.until(size.bytes_of(run.end()));
+            write_unwritten(handle, inode, &run, part)?;
+            Ok(Step {
+                end: part.end(),
+                map_changed: true,
+            })
+        }
+        Place::Hole(hole) => {
+            let run = write_hole(handle, inode, &hole, data)?;
+            Ok(Step {
+                end: data.until(size.bytes_of(run.end())).end(),
+                map_changed: true,
+            })
+        }
+    }
+}
+
+/// Writes data into blocks that were allocated and read as zeroes.
+fn write_unwritten(
+    handle: &Handle<'_>,
+    inode: &mut Inode,
+    run: &Run,
+    data: Data<'_>,
+) -> Result<()> {
+    blocks::fill(handle, run, data)?;
+    let range = u64::from(run.file_block.0)..run.end();
+    match mark_written(handle, inode, range) {
+        Err(e) if e.kind() == ErrorKind::NoSpace => write_all_zeroes(handle, inode, run),
+        other => other,
+    }
+}
+
+/// There is no room for the map to tell what of an extent is written: so all of it is, with zeroes
+/// where nothing was.
+fn write_all_zeroes(handle: &Handle<'_>, inode: &mut Inode, written: &Run) -> Result<()> {
+    let size = handle.volume().superblock.block_size;
+    let whole = file_blocks::extent_at(handle.volume(), inode, written.file_block)?;
+    let Some(whole) = whole.filter(|whole| !whole.written) else {
+        return Ok(());
+    };
+    let (start, end) = (size.byte_of(whole.fs_block), u64::from(whole.len_blocks));
+    let end = start.saturating_add(size.bytes_of(end));
+    let data = size.byte_of(written.fs_block);
+    let data_end = data.saturating_add(size.bytes_of(u64::from(written.len_blocks)));
+    blocks::zero_device(handle, start, data.saturating_sub(start))?;
+    blocks::zero_device(handle, data_end, end.saturating_sub(data_end))?;
+    mark_written(handle, inode, u64::from(whole.file_block.0)..whole.end())
+}
+
+/// Allocates blocks for the beginning of a hole, and writes data into them.
+fn write_hole(handle: &Handle<'_>, inode: &mut Inode, hole: &Hole, data: Data<'_>) -> Result<Run> {
+    let size = handle.volume().superblock.block_size;
+    let new = file_blocks::allocate(handle, inode, hole)?;
+    let run = new.run();
+    let part = data.until(size.bytes_of(run.end()));
+    let mapped = blocks::fill(handle, &run, part).and_then(|()| map_new(handle, inode, run));
+    match mapped {
+        Ok(()) => Ok(run),
+        Err(e) if e.kind() == ErrorKind::NoSpace => {
+            new.give_back(handle, inode)?;
+            Err(e)
+        }
+        Err(e) => Err(e),
+    }
+}
