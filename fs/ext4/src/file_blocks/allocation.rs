@@ -78,15 +78,6 @@ pub(super) fn give_back_tree_block(
     free(handle, inode, FreedRun { first, len_blocks })
 }
 
-/// Where a file's first block would be best: in its inode's block group.
-pub(crate) fn home_of(superblock: &Superblock, inode: u32) -> FsBlock {
-    let position = inode.saturating_sub(1);
-    let group = position
-        .checked_div(superblock.inodes_per_group)
-        .unwrap_or(0);
-    superblock.first_block_of_group(group)
-}
-
 /// Block groups that one step frees blocks of: each costs two blocks of metadata, and what a step
 /// may change is bounded.
 #[derive(Debug)]

@@ -7,7 +7,6 @@ use crate::allocator::{Request, Reserve};
 use crate::block::{FileBlock, FsBlock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::inode::{Inode, InodeFlags};
-use crate::superblock::Superblock;
 use crate::writer::{FreedRun, Handle};
 
 /// The most blocks that one request asks for: the longest extent.
@@ -54,7 +53,7 @@ pub(crate) fn allocate(handle: &Handle<'_>, inode: &mut Inode, hole: &Hole) -> R
             .min(block_map::leaf_end(handle.volume(), hole.start))
     };
     let wanted = end.saturating_sub(u64::from(hole.start.0));
-    let goal = goal(&handle.volume().superblock, inode.number, hole);
+    let goal = goal(handle, inode, hole);
     allocate_at(
         handle,
         inode,
@@ -100,12 +99,12 @@ fn allocate_at(
 }
 
 /// Where the hole's first block would be best.
-fn goal(superblock: &Superblock, inode: u32, hole: &Hole) -> FsBlock {
+fn goal(handle: &Handle<'_>, inode: &Inode, hole: &Hole) -> FsBlock {
     if let Some(before) = hole.before {
         let further = u64::from(hole.start.0).saturating_sub(u64::from(before.file_block.0));
         return before.fs_block.after(further);
     }
-    let home = allocation::home_of(superblock, inode);
+    let home = handle.core().allocator.goal_for(inode);
     let Some(after) = hole.after else {
         return home;
     };
@@ -141,7 +140,7 @@ fn allocate_clusters(handle: &Handle<'_>, inode: &mut Inode, hole: &Hole) -> Res
     let wanted = end
         .saturating_sub(cluster_start)
         .clamp(cluster, REQUEST_BLOCKS_MAX.max(cluster));
-    let goal = FsBlock(goal(superblock, inode.number, hole).0 & !within);
+    let goal = FsBlock(goal(handle, inode, hole).0 & !within);
     let whole = FileBlock(u32::try_from(cluster_start).unwrap_or(u32::MAX));
     let mut new = allocate_at(handle, inode, whole, goal, wanted)?;
     let first = new.run.fs_block.after(start.saturating_sub(cluster_start));

@@ -213,7 +213,7 @@ pub(in super::super) fn map(handle: &Handle<'_>, inode: &mut Inode, run: Run) ->
 
 /// Makes the blocks of numbers that a way has not.
 fn add_missing(handle: &Handle<'_>, inode: &mut Inode, way: &mut Way) -> Result<()> {
-    let home = allocation::home_of(&handle.volume().superblock, inode.number);
+    let home = handle.core().allocator.goal_for(inode);
     let goal = way.slots.last().and_then(|slot| slot.block).unwrap_or(home);
     let mut new: Vec<FsBlock> = Vec::new();
     while new.len() < way.missing.len() {

@@ -112,8 +112,7 @@ impl<'e, 'c> Editor<'e, 'c> {
             (growth, shrinkage) = (1, 0);
         }
         let goal = stops.last().and_then(|leaf| leaf.block);
-        let superblock = &self.volume().superblock;
-        let goal = goal.unwrap_or_else(|| allocation::home_of(superblock, self.inode.number));
+        let goal = goal.unwrap_or_else(|| self.handle.core().allocator.goal_for(self.inode));
         while self.spare.len() < count {
             match allocation::allocate_tree_block(self.handle, self.inode, goal) {
                 Ok(block) => self.spare.push(block),
