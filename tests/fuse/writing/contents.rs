@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use diskfs::vfs::testing::{Limits, Synced, WritableMemoryFs};
-use diskfs::vfs::{ErrorKind, FsRead, FsWrite, InodeNumber, SyncFile};
+use diskfs::vfs::{ErrorKind, FsRead, InodeNumber, SyncFile};
 use diskfs_fixtures::require;
 use rustix::fs::{FallocateFlags, SeekFrom};
 
