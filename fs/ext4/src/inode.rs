@@ -73,6 +73,8 @@ pub(crate) struct Inode {
     pub(crate) created: Option<Timestamp>,
     /// `i_atime` as it is stored: in an inode that holds an attribute's value, its checksum.
     pub(crate) raw_atime: u32,
+    /// `i_version`, its lower half; of an inode that holds an attribute's value, how many refer to it.
+    pub(crate) version: u32,
     /// `i_dtime`: when the file went away; of one that waits for that, the next on the orphan list.
     pub(crate) deleted: u32,
     /// `i_projid`, where the inode reaches so far.
@@ -138,6 +140,7 @@ impl Inode {
             changed: time::decode(raw.i_ctime.get(), fixed, raw::extra::I_CTIME_EXTRA),
             created: time::created(fixed),
             raw_atime: raw.i_atime.get(),
+            version: raw.l_i_version.get(),
             deleted: raw.i_dtime.get(),
             project: le32(fixed, raw::extra::I_PROJID).unwrap_or(0),
             extra_isize: u16::try_from(fields.saturating_sub(raw::SIZE_BYTES)).unwrap_or(0),

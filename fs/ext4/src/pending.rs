@@ -7,19 +7,7 @@ use crate::writer::{Core, Handle};
 use diskfs_vfs::{Fallocate, FileType};
 
 pub(crate) mod xattr {
-    use super::*;
     pub(crate) use crate::xattr::*;
-    pub(crate) fn set(
-        handle: &Handle<'_>,
-        inode: &mut Inode,
-        name: &[u8],
-        value: Option<&[u8]>,
-    ) -> Result<()> {
-        Err(ErrorKind::Unsupported.into())
-    }
-    pub(crate) fn release_all(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
-        Ok(())
-    }
 }
 
 impl Core {

@@ -17,6 +17,7 @@ use crate::locks::InodeLocks;
 use crate::recovery::{RecoveredForWriting, recover_for_writing};
 use crate::superblock::Superblock;
 use crate::writer::{self, Core, Ended, Holds, Orphans, Touched, Transactions, mark_mounted};
+use crate::xattr::SharedAttributes;
 
 /// How a filesystem is opened for writing.
 #[derive(Debug, Clone)]
@@ -75,6 +76,7 @@ impl WritableExt4 {
             locks: InodeLocks::new(),
             touched: Touched::default(),
             orphans,
+            shared_attributes: SharedAttributes::default(),
             holds,
             renames: Mutex::default(),
             written_bytes: AtomicU64::new(0),

@@ -4,11 +4,16 @@
 //! Attributes".
 
 mod acl;
+mod attribute;
 mod block;
 mod entry;
+mod hash;
 mod inline;
 mod name;
+mod set;
+mod shared;
 mod value;
+mod value_inode;
 
 use crate::error::{InInode, Result, Structure};
 use crate::inode::Inode;
@@ -18,6 +23,8 @@ use entry::{Entries, Entry};
 use name::NameIndex;
 
 pub(crate) use inline::{inline_data_room, set_inline_data};
+pub(crate) use set::{release_all, set};
+pub(crate) use shared::SharedAttributes;
 
 /// The value of the attribute of this whole name.
 pub(crate) fn get(volume: &Volume, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {

@@ -92,8 +92,12 @@ fn fixed(superblock: &Superblock, inode: &Inode, raw: &mut RawInode) {
     if superblock.features.has(Incompatible::SIXTY_FOUR_BIT) {
         raw.l_i_file_acl_high.set(split32(xattr_high).1);
     }
-    raw.i_atime
-        .set(time::encode(inode.accessed, inode.reaches(extra::I_ATIME_EXTRA)).0);
+    raw.l_i_version.set(inode.version);
+    raw.i_atime.set(if inode.has(InodeFlags::EA_INODE) {
+        inode.raw_atime
+    } else {
+        time::encode(inode.accessed, inode.reaches(extra::I_ATIME_EXTRA)).0
+    });
     raw.i_mtime
         .set(time::encode(inode.modified, inode.reaches(extra::I_MTIME_EXTRA)).0);
     raw.i_ctime
@@ -202,6 +206,7 @@ mod tests {
             changed: time,
             created: Some(time),
             raw_atime: 705_032_704,
+            version: 3,
             deleted: 0,
             project: 44,
             extra_isize: 32,

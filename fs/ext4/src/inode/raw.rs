@@ -21,7 +21,7 @@ pub(super) struct RawInode {
     pub(super) i_links_count: U16,
     pub(super) i_blocks_lo: U32,
     pub(super) i_flags: U32,
-    osd1: U32,
+    pub(super) l_i_version: U32,
     pub(super) i_block: [u8; 60],
     pub(super) i_generation: U32,
     pub(super) i_file_acl_lo: U32,

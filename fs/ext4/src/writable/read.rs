@@ -7,6 +7,7 @@ use diskfs_vfs::{
 };
 
 use super::WritableExt4;
+use crate::statistics::with_totals;
 
 impl WritableExt4 {
     /// Reads of one file, with its lock. What is found to be corrupt ends writing: nobody knows what
@@ -65,7 +66,10 @@ impl FsRead for WritableExt4 {
     }
 
     fn statistics(&self) -> Result<Statistics> {
-        self.core.reader.statistics()
+        let superblock = &self.core.volume().superblock;
+        let statistics = self.core.reader.statistics()?;
+        let totals = self.core.allocator.totals();
+        Ok(with_totals(superblock, statistics, totals))
     }
 
     fn extents_of(&self, inode: InodeNumber, offset: u64) -> Result<FileExtents<'_>> {

@@ -11,12 +11,14 @@
 //! 2. locks of inodes ([`crate::locks`]), all that an operation needs at once;
 //! 3. a handle: opened without waiting while inodes are locked, with waiting only while none is;
 //! 4. the orphan list;
-//! 5. an allocator's block group, one at a time;
-//! 6. a shard of the pool; then the state of the transactions, which is never held while anything
+//! 5. what attributes share;
+//! 6. an allocator's block group, one at a time;
+//! 7. a shard of the pool; then the state of the transactions, which is never held while anything
 //!    else is taken.
 //!
-//! A commit ([`commit`]) takes none of 1 to 4: it waits for open handles, and those never wait for
-//! a lock of 1 or 2 (the operation has them before it opens its handle).
+//! A commit ([`commit`]) takes none of 1 to 5: it waits for open handles, and those never wait for
+//! a lock of 1 or 2 (the operation has them before it opens its handle). Nobody goes on in another
+//! transaction with a lock of 4 or 5.
 
 pub(crate) mod attributes;
 mod commit;
@@ -48,6 +50,7 @@ use crate::ext4::Ext4;
 use crate::locks::InodeLocks;
 use crate::pool::BlockPool;
 use crate::volume::Volume;
+use crate::xattr::SharedAttributes;
 
 pub(crate) use commit::start_committing;
 pub(crate) use handle::Handle;
@@ -73,6 +76,7 @@ pub(crate) struct Core {
     pub(crate) locks: InodeLocks,
     pub(crate) touched: Touched,
     pub(crate) orphans: Orphans,
+    pub(crate) shared_attributes: SharedAttributes,
     pub(crate) holds: Arc<Holds>,
     /// Held by whoever moves a directory to another directory.
     pub(crate) renames: Mutex<()>,

@@ -1,10 +1,10 @@
-//! Access control lists: from the form on the device to the one of `getxattr(2)`.
+//! Access control lists: the form on the device, and the one of `getxattr(2)`.
 //!
 //! Source: Linux, `fs/ext4/acl.h` for the first (a version of 1; identities only where the tag has
 //! one), `include/uapi/linux/posix_acl_xattr.h` for the second (a version of 2; always an identity).
 
 use crate::bytes::{le16, le32, part};
-use crate::error::{Corrupt, Result, Structure, malformed};
+use crate::error::{Corrupt, Error, ErrorKind, Result, Structure, malformed};
 
 const VERSION_ON_DEVICE: u32 = 1;
 const VERSION_OF_XATTR: u32 = 2;
@@ -46,6 +46,33 @@ pub(super) fn to_xattr(inode: u32, stored: &[u8]) -> Result<Vec<u8>> {
     Ok(value)
 }
 
+/// The value as it is on the device, from the one that `setxattr` gets.
+///
+/// # Errors
+/// `Invalid` when it is none.
+pub(super) fn from_xattr(value: &[u8]) -> Result<Vec<u8>> {
+    const ENTRY_BYTES: usize = 8;
+    let invalid = || Error::new(ErrorKind::Invalid, "the access control list makes no sense");
+    let (entries, rest) = value
+        .get(VERSION_BYTES..)
+        .ok_or_else(invalid)?
+        .as_chunks::<ENTRY_BYTES>();
+    if le32(value, 0) != Some(VERSION_OF_XATTR) || !rest.is_empty() {
+        return Err(invalid());
+    }
+    let mut stored = VERSION_ON_DEVICE.to_le_bytes().to_vec();
+    for entry in entries {
+        let [tag_low, tag_high, permissions @ .., _, _, _, _] = entry;
+        let tag = u16::from_le_bytes([*tag_low, *tag_high]);
+        stored.extend(tag.to_le_bytes());
+        stored.extend(permissions);
+        if matches!(tag, TAG_USER | TAG_GROUP) {
+            stored.extend(entry.get(4..).unwrap_or_default());
+        }
+    }
+    Ok(stored)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,6 +95,9 @@ mod tests {
         ]
         .concat();
         assert_eq!(to_xattr(12, &stored).unwrap(), expected);
+        assert_eq!(from_xattr(&expected).unwrap(), stored);
+        assert!(from_xattr(&stored).is_err());
+        assert!(from_xattr(&expected[..11]).is_err());
     }
 
     #[test]

@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use zerocopy::little_endian::U32;
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::attribute::{self, Attribute, Hashes};
 use super::entry::Entries;
 use crate::block::FsBlock;
+use crate::bytes::put;
 use crate::error::{Corrupt, Result, Structure, malformed};
 use crate::inode::Inode;
 use crate::metadata_cache::Key;
 use crate::superblock::Superblock;
 use crate::volume::Volume;
 
-#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[expect(clippy::struct_field_names, reason = "the specification's names")]
 #[repr(C)]
 struct RawHeader {
@@ -27,7 +29,7 @@ struct RawHeader {
 
 /// `EXT4_XATTR_MAGIC`.
 const MAGIC: u32 = 0xea02_0000;
-const HEADER_BYTES: usize = size_of::<RawHeader>();
+pub(super) const HEADER_BYTES: usize = size_of::<RawHeader>();
 const CHECKSUM: usize = std::mem::offset_of!(RawHeader, h_checksum);
 const CHECKSUM_END: usize = CHECKSUM + size_of::<U32>();
 
@@ -35,9 +37,16 @@ const _: () = assert!(HEADER_BYTES == 32 && CHECKSUM == 16);
 
 /// The inode's block of attributes, checked.
 pub(super) fn read(volume: &Volume, inode: &Inode) -> Result<Arc<[u8]>> {
-    let superblock = &volume.superblock;
     let block = FsBlock(inode.xattr_block);
-    superblock.check_blocks(Structure::Inode(inode.number), block, 1)?;
+    volume
+        .superblock
+        .check_blocks(Structure::Inode(inode.number), block, 1)?;
+    read_at(volume, block)
+}
+
+/// A block of attributes, checked.
+pub(super) fn read_at(volume: &Volume, block: FsBlock) -> Result<Arc<[u8]>> {
+    let superblock = &volume.superblock;
     volume.checked_block(Key::xattr_block(block), |bytes| {
         check(superblock, block, bytes)
     })
@@ -71,22 +80,64 @@ fn check(superblock: &Superblock, block: FsBlock, bytes: &[u8]) -> Result<()> {
         }
         .into());
     }
-    let Some(seed) = superblock.checksum_seed else {
-        return Ok(());
-    };
+    let actual = header.h_checksum.get();
+    match checksum(superblock, block, bytes) {
+        Some(expected) if expected != actual => Err(Corrupt::Checksum {
+            structure,
+            expected,
+            actual,
+        }
+        .into()),
+        _ => Ok(()),
+    }
+}
+
+/// What `h_checksum` should be; `None` when there is none.
+fn checksum(superblock: &Superblock, block: FsBlock, bytes: &[u8]) -> Option<u32> {
     let before = bytes.get(..CHECKSUM).unwrap_or_default();
     let after = bytes.get(CHECKSUM_END..).unwrap_or_default();
-    let expected = seed.of(&[&block.0.to_le_bytes(), before, &[0; 4], after]);
-    let actual = header.h_checksum.get();
-    if expected == actual {
-        return Ok(());
+    let seed = superblock.checksum_seed?;
+    Some(seed.of(&[&block.0.to_le_bytes(), before, &[0; 4], after]))
+}
+
+/// A block with these attributes, which one inode has; its checksum is missing. They are in the
+/// order of a block, and have room in it.
+pub(super) fn encode(superblock: &Superblock, attributes: &[Attribute]) -> Vec<u8> {
+    let mut bytes = vec![0; superblock.block_size.len()];
+    let header = RawHeader {
+        h_magic: MAGIC.into(),
+        h_refcount: 1.into(),
+        h_blocks: 1.into(),
+        h_hash: attribute::block_hash(attributes).into(),
+        ..RawHeader::default()
+    };
+    put(&mut bytes, 0, header.as_bytes());
+    attribute::lay_out(attributes, &mut bytes, HEADER_BYTES, Hashes::All);
+    bytes
+}
+
+/// Makes the checksum right.
+pub(super) fn seal(superblock: &Superblock, block: FsBlock, bytes: &mut [u8]) {
+    if let Some(checksum) = checksum(superblock, block, bytes) {
+        put(bytes, CHECKSUM, &checksum.to_le_bytes());
     }
-    Err(Corrupt::Checksum {
-        structure,
-        expected,
-        actual,
+}
+
+/// How many inodes have the block (`h_refcount`).
+pub(super) fn references(bytes: &[u8]) -> u32 {
+    RawHeader::ref_from_prefix(bytes).map_or(0, |(header, _)| header.h_refcount.get())
+}
+
+/// Changes how many inodes have it.
+pub(super) fn set_references(bytes: &mut [u8], references: u32) {
+    if let Ok((header, _)) = RawHeader::mut_from_prefix(bytes) {
+        header.h_refcount.set(references);
     }
-    .into())
+}
+
+/// `h_hash`.
+pub(super) fn hash(bytes: &[u8]) -> u32 {
+    RawHeader::ref_from_prefix(bytes).map_or(0, |(header, _)| header.h_hash.get())
 }
 
 #[cfg(test)]

@@ -1,24 +1,24 @@
 //! Attribute entries, `struct ext4_xattr_entry`.
 
 use zerocopy::little_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::bytes::{index, le32, part};
 use crate::error::{Result, Structure, malformed};
 
-#[derive(Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[expect(clippy::struct_field_names, reason = "the specification's names")]
 #[repr(C)]
-struct RawEntry {
-    e_name_len: u8,
-    e_name_index: u8,
-    e_value_offs: U16,
-    e_value_inum: U32,
-    e_value_size: U32,
-    e_hash: U32,
+pub(super) struct RawEntry {
+    pub(super) e_name_len: u8,
+    pub(super) e_name_index: u8,
+    pub(super) e_value_offs: U16,
+    pub(super) e_value_inum: U32,
+    pub(super) e_value_size: U32,
+    pub(super) e_hash: U32,
 }
 
-const HEADER_BYTES: usize = size_of::<RawEntry>();
+pub(super) const HEADER_BYTES: usize = size_of::<RawEntry>();
 /// `EXT4_XATTR_ROUND`: entries begin at multiples of 4.
 const ROUND: usize = 3;
 
@@ -29,6 +29,8 @@ pub(super) struct Entry<'a> {
     pub(super) index: u8,
     pub(super) name: &'a [u8],
     pub(super) value: Value<'a>,
+    /// `e_hash`; 0 when nobody has computed it.
+    pub(super) hash: u32,
 }
 
 /// Where the value is.
@@ -86,6 +88,7 @@ impl<'a> Entries<'a> {
             index: raw.e_name_index,
             name,
             value: self.value(raw)?,
+            hash: raw.e_hash.get(),
         };
         let len = HEADER_BYTES.saturating_add(name_len).saturating_add(ROUND) & !ROUND;
         Ok(Some((entry, offset.saturating_add(len))))

@@ -9,7 +9,7 @@ use crate::volume::Volume;
 use super::entry::{Entry, Value};
 
 /// The longest value that is read: Linux gives out no longer one (`XATTR_SIZE_MAX`).
-const SIZE_MAX_BYTES: u32 = 64 * 1024;
+pub(super) const SIZE_MAX_BYTES: usize = 64 * 1024;
 
 /// The value of an attribute.
 pub(super) fn read(volume: &Volume, owner: &Inode, entry: &Entry<'_>) -> Result<Vec<u8>> {
@@ -21,13 +21,19 @@ pub(super) fn read(volume: &Volume, owner: &Inode, entry: &Entry<'_>) -> Result<
     }
 }
 
-fn from_inode(volume: &Volume, owner: &Inode, number: u32, size_bytes: u32) -> Result<Vec<u8>> {
+/// The value that an inode holds.
+pub(super) fn from_inode(
+    volume: &Volume,
+    owner: &Inode,
+    number: u32,
+    size_bytes: u32,
+) -> Result<Vec<u8>> {
     let structure = Structure::XattrValue(number);
     let inode = volume
         .inode(number)?
         .filter(|inode| inode.has(InodeFlags::EA_INODE) && !inode.has(InodeFlags::INLINE_DATA))
         .ok_or_else(|| malformed(structure, "it is no inode of a value"))?;
-    if size_bytes > SIZE_MAX_BYTES || inode.size_bytes != u64::from(size_bytes) {
+    if index(size_bytes) > SIZE_MAX_BYTES || inode.size_bytes != u64::from(size_bytes) {
         return Err(Corrupt::Field {
             structure,
             field: "size",

@@ -126,6 +126,7 @@ fn fresh(superblock: &Superblock, dir: &Inode, kind: NewKind<'_>, number: u32) -
         changed: time,
         created: Some(time),
         raw_atime: 0,
+        version: 0,
         deleted: 0,
         project: if dir.has(InodeFlags::PROJECT_INHERIT) {
             dir.project

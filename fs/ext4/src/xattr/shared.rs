@@ -1,0 +1,368 @@
+//! Blocks of attributes and inodes of values, which files share when they have the same: how many
+//! refer to each, and where one with given contents is.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::attribute::{Attribute, Stored, ValueInode};
+use super::entry::Entries;
+use super::{block, value_inode};
+use crate::allocator::{Request, Reserve};
+use crate::block::FsBlock;
+use crate::error::{Result, Structure, malformed};
+use crate::features::Compatible;
+use crate::inode::Inode;
+use crate::metadata_cache::Key;
+use crate::superblock::Superblock;
+use crate::writer::{FreedRun, Handle};
+
+/// The most inodes that share a block (`EXT4_XATTR_REFCOUNT_MAX`).
+const REFERENCES_MAX: u32 = 1024;
+/// How many blocks and values are remembered. What is forgotten is shared no more with new files.
+const REMEMBERED_MAX: usize = 4096;
+
+/// What can be shared: behind one lock, which whoever changes how many refer to something holds.
+#[derive(Debug, Default)]
+pub(crate) struct SharedAttributes {
+    found: Mutex<Found>,
+}
+
+/// By hash, the last one that was seen. It may be gone or changed, so it is compared.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    blocks: HashMap<u32, FsBlock>,
+    values: HashMap<u32, u32>,
+}
+
+impl SharedAttributes {
+    /// Whoever has this waits for no commit: others that hold a handle may wait for it.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Found> {
+        // It is only a memory of where to look.
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn remember<V>(found: &mut HashMap<u32, V>, hash: u32, what: V) {
+    if found.len() >= REMEMBERED_MAX {
+        found.clear();
+    }
+    found.insert(hash, what);
+}
+
+/// An inode that loses or gets attributes, and all that is found to be gone on the way.
+#[derive(Debug)]
+pub(super) struct Change<'h, 'c, 'i> {
+    handle: &'h Handle<'c>,
+    pub(super) inode: &'i mut Inode,
+    found: MutexGuard<'c, Found>,
+    /// Inodes of values that nobody refers to any more.
+    unused: Vec<u32>,
+}
+
+impl<'h, 'c, 'i> Change<'h, 'c, 'i> {
+    pub(super) fn new(handle: &'h Handle<'c>, inode: &'i mut Inode) -> Self {
+        Self {
+            handle,
+            inode,
+            found: handle.core().shared_attributes.lock(),
+            unused: Vec::new(),
+        }
+    }
+
+    /// Ends it: what nobody refers to is freed, which may wait, so the lock is given back before.
+    pub(super) fn finish(self) -> Result<()> {
+        let Self {
+            handle,
+            found,
+            unused,
+            ..
+        } = self;
+        drop(found);
+        unused
+            .into_iter()
+            .try_for_each(|number| value_inode::remove(handle, number))
+    }
+
+    fn superblock(&self) -> &'c Superblock {
+        &self.handle.volume().superblock
+    }
+
+    /// A value in an inode, found or made; it has one reference more. When this fails, the change
+    /// must still be [finished](Self::finish).
+    pub(super) fn store_value(&mut self, name: &[u8], value: &[u8]) -> Result<ValueInode> {
+        let checksum = self.superblock().value_seed.of(&[value]);
+        let known = self.found.values.get(&checksum).copied();
+        let number = match known {
+            Some(number) if value_inode::is_same(self.handle, number, checksum, value) => {
+                self.refer(number)?;
+                number
+            }
+            _ => {
+                let mut made = value_inode::make(self.handle, self.inode, checksum)?;
+                if let Err(e) = value_inode::fill(self.handle, &mut made, value) {
+                    self.unused.push(made.number);
+                    return Err(e);
+                }
+                remember(&mut self.found.values, checksum, made.number);
+                made.number
+            }
+        };
+        Ok(ValueInode {
+            inode: number,
+            size_bytes: u32::try_from(value.len()).unwrap_or(u32::MAX),
+            hash: super::hash::of_entry_with_inode(name, checksum),
+        })
+    }
+
+    fn refer(&self, number: u32) -> Result<()> {
+        let mut inode = value_inode::read(self.handle, number)?;
+        inode.version = inode.version.checked_add(1).ok_or_else(|| {
+            let problem = "it is referred to too often";
+            malformed(Structure::XattrValue(number), problem)
+        })?;
+        self.handle.store(&inode)
+    }
+
+    /// Takes back one reference to a value.
+    pub(super) fn drop_value(&mut self, value: ValueInode) -> Result<()> {
+        let mut inode = value_inode::read(self.handle, value.inode)?;
+        inode.version = inode.version.checked_sub(1).ok_or_else(|| {
+            let problem = "nobody is said to refer to it";
+            malformed(Structure::XattrValue(value.inode), problem)
+        })?;
+        if inode.version == 0 {
+            self.found.values.retain(|_, number| *number != value.inode);
+            self.unused.push(value.inode);
+        }
+        self.handle.store(&inode)
+    }
+
+    /// Each inode that has a value counts its blocks as its own, as often as it has it.
+    pub(super) fn count_values(&mut self, added: &[Attribute], removed: &[Attribute]) {
+        let superblock = self.superblock();
+        let cluster_bits = superblock
+            .block_size
+            .bits()
+            .saturating_add(superblock.cluster_ratio_bits);
+        let bytes = |attributes: &[Attribute]| {
+            let values = attributes.iter().filter_map(Attribute::value_inode);
+            let sizes = values.map(|value| {
+                let clusters =
+                    u64::from(value.size_bytes).div_ceil(1u64.wrapping_shl(cluster_bits));
+                clusters.wrapping_shl(cluster_bits)
+            });
+            sizes.fold(0, u64::saturating_add)
+        };
+        self.inode.allocated_bytes = self
+            .inode
+            .allocated_bytes
+            .saturating_add(bytes(added))
+            .saturating_sub(bytes(removed));
+    }
+
+    /// The attributes in the inode's block.
+    pub(super) fn block_attributes(&self) -> Result<Vec<Attribute>> {
+        if self.inode.xattr_block == 0 {
+            return Ok(Vec::new());
+        }
+        let bytes = block::read(self.handle.volume(), self.inode)?;
+        Attribute::all(block::entries(self.inode, &bytes))
+    }
+
+    /// Gives the inode a block with `attributes`, in the place of one that has `before`. To the value
+    /// of `fresh` there is a reference that the block takes over; when this fails, nothing has
+    /// changed and it is still the caller's.
+    pub(super) fn put_block(
+        &mut self,
+        before: &[Attribute],
+        attributes: &[Attribute],
+        fresh: Option<ValueInode>,
+    ) -> Result<()> {
+        if attributes.is_empty() {
+            self.drop_block(before)?;
+            self.count_values(attributes, before);
+            return Ok(());
+        }
+        let bytes = block::encode(self.superblock(), attributes);
+        if let Some(block) = self.same_block(&bytes)? {
+            self.change_references(block, 1)?;
+            // The block refers to the value already.
+            if let Some(fresh) = fresh {
+                self.drop_value(fresh)?;
+            }
+            self.drop_block(before)?;
+            self.own(block);
+        } else if self.is_own_block()? {
+            self.rewrite_block(bytes, before, attributes, fresh)?;
+        } else {
+            let block = self.allocate_block()?;
+            self.write_block(block, bytes);
+            for value in carried(attributes, fresh) {
+                self.refer(value.inode)?;
+            }
+            self.drop_block(before)?;
+            self.own(block);
+        }
+        self.count_values(attributes, before);
+        Ok(())
+    }
+
+    /// The inode has this block now, and counts it.
+    fn own(&mut self, block: FsBlock) {
+        self.inode.xattr_block = block.0;
+        self.inode.allocated_bytes = self
+            .inode
+            .allocated_bytes
+            .saturating_add(self.block_bytes());
+    }
+
+    /// Its block is in no other inode.
+    fn is_own_block(&self) -> Result<bool> {
+        if self.inode.xattr_block == 0 {
+            return Ok(false);
+        }
+        let bytes = block::read(self.handle.volume(), self.inode)?;
+        Ok(block::references(&bytes) == 1)
+    }
+
+    /// A block that another inode has, with the same attributes, and room for one reference more.
+    fn same_block(&mut self, wanted: &[u8]) -> Result<Option<FsBlock>> {
+        let hash = block::hash(wanted);
+        let Some(&known) = self.found.blocks.get(&hash).filter(|_| hash != 0) else {
+            return Ok(None);
+        };
+        let volume = self.handle.volume();
+        let bytes = block::read_at(volume, known)?;
+        let references = block::references(&bytes);
+        let body = |bytes: &[u8]| bytes.get(block::HEADER_BYTES..).map(<[u8]>::to_vec);
+        let same = body(&bytes) == body(wanted);
+        Ok((same && (1..REFERENCES_MAX).contains(&references)).then_some(known))
+    }
+
+    /// Changes the inode's own block.
+    fn rewrite_block(
+        &mut self,
+        bytes: Vec<u8>,
+        before: &[Attribute],
+        attributes: &[Attribute],
+        fresh: Option<ValueInode>,
+    ) -> Result<()> {
+        for value in carried(attributes, fresh) {
+            self.refer(value.inode)?;
+        }
+        for value in before.iter().filter_map(Attribute::value_inode) {
+            self.drop_value(value)?;
+        }
+        let block = FsBlock(self.inode.xattr_block);
+        self.found.blocks.retain(|_, known| *known != block);
+        self.write_block(block, bytes);
+        Ok(())
+    }
+
+    fn write_block(&mut self, block: FsBlock, mut bytes: Vec<u8>) {
+        block::seal(self.superblock(), block, &mut bytes);
+        remember(&mut self.found.blocks, block::hash(&bytes), block);
+        self.handle.replace(Key::xattr_block(block), bytes);
+    }
+
+    fn change_references(&self, block: FsBlock, by: i32) -> Result<()> {
+        let superblock = self.superblock();
+        self.handle.change(Key::xattr_block(block), |bytes| {
+            let references = block::references(bytes).saturating_add_signed(by);
+            block::set_references(bytes, references);
+            block::seal(superblock, block, bytes);
+        })
+    }
+
+    /// Takes the inode's block away from it; frees it when it was the last one's.
+    fn drop_block(&mut self, attributes: &[Attribute]) -> Result<()> {
+        if self.inode.xattr_block == 0 {
+            return Ok(());
+        }
+        let block = FsBlock(self.inode.xattr_block);
+        let bytes = block::read(self.handle.volume(), self.inode)?;
+        match block::references(&bytes) {
+            0 => {
+                let problem = "nobody is said to have it";
+                return Err(malformed(Structure::XattrBlock(block), problem));
+            }
+            1 => {
+                self.found.blocks.retain(|_, known| *known != block);
+                self.handle.forget(block);
+                self.handle
+                    .core()
+                    .allocator
+                    .free(self.handle, self.run_of(block))?;
+                for value in attributes.iter().filter_map(Attribute::value_inode) {
+                    self.drop_value(value)?;
+                }
+            }
+            _ => {
+                remember(&mut self.found.blocks, block::hash(&bytes), block);
+                self.change_references(block, -1)?;
+            }
+        }
+        self.inode.xattr_block = 0;
+        self.inode.allocated_bytes = self
+            .inode
+            .allocated_bytes
+            .saturating_sub(self.block_bytes());
+        Ok(())
+    }
+
+    fn allocate_block(&self) -> Result<FsBlock> {
+        let superblock = self.superblock();
+        if !superblock.features.has(Compatible::EXT_ATTR) {
+            let flag = Compatible::EXT_ATTR.bits();
+            self.handle.change_superblock(|raw| {
+                let compatible = raw.s_feature_compat.get() | flag;
+                raw.s_feature_compat.set(compatible);
+            })?;
+        }
+        let allocator = &self.handle.core().allocator;
+        let request = Request {
+            goal: allocator.goal_for(self.inode),
+            len_blocks: 1u32.wrapping_shl(superblock.cluster_ratio_bits),
+            reserve: Reserve::Keep,
+        };
+        Ok(allocator.allocate(self.handle, request)?.first)
+    }
+
+    /// What is allocated for a block: with clusters a whole one.
+    fn run_of(&self, block: FsBlock) -> FreedRun {
+        let len_blocks = 1u64.wrapping_shl(self.superblock().cluster_ratio_bits);
+        FreedRun {
+            first: FsBlock(block.0 & !len_blocks.wrapping_sub(1)),
+            len_blocks,
+        }
+    }
+
+    fn block_bytes(&self) -> u64 {
+        let blocks = 1u64.wrapping_shl(self.superblock().cluster_ratio_bits);
+        self.superblock().block_size.bytes_of(blocks)
+    }
+
+    /// Takes back the references of the attributes within an inode.
+    pub(super) fn drop_values(&mut self, attributes: &[Attribute]) -> Result<()> {
+        for value in attributes.iter().filter_map(Attribute::value_inode) {
+            self.drop_value(value)?;
+        }
+        Ok(())
+    }
+}
+
+/// The values in inodes to which a new block needs a reference.
+fn carried(
+    attributes: &[Attribute],
+    fresh: Option<ValueInode>,
+) -> impl Iterator<Item = ValueInode> {
+    let values = attributes.iter().filter_map(Attribute::value_inode);
+    let mut fresh = fresh;
+    values.filter(move |value| {
+        let is_fresh = fresh == Some(*value);
+        if is_fresh {
+            fresh = None;
+        }
+        !is_fresh
+    })
+}

@@ -1,0 +1,443 @@
+//! Extended attributes, set and removed at random on filesystems that mke2fs made: a model has the
+//! same ones, e2fsck finds nothing, and the kernel reads them; then the kernel sets some.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use common::{have, open, run};
+use diskfs_block::File;
+use diskfs_ext4::{WritableExt4, WriteOptions};
+use diskfs_vfs::{ErrorKind, FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, SetXattr};
+
+const MATRIX: [(&str, &str); 9] = [
+    ("default", "-t ext4 -b 4096"),
+    ("1 KiB", "-t ext4 -b 1024"),
+    ("inodes of 128 bytes", "-t ext4 -b 1024 -I 128"),
+    ("inodes of 1024 bytes", "-t ext4 -b 4096 -I 1024"),
+    ("ea_inode", "-t ext4 -b 1024 -O ea_inode"),
+    (
+        "ea_inode, 4 KiB, no extents",
+        "-t ext4 -b 4096 -O ea_inode,^extent,^64bit",
+    ),
+    ("ea_inode, bigalloc", "-t ext4 -b 4096 -O ea_inode,bigalloc"),
+    ("no checksums", "-t ext4 -b 1024 -O ^metadata_csum,ea_inode"),
+    ("inline data", "-t ext4 -b 4096 -O inline_data,ea_inode"),
+];
+
+/// Numbers that are the same in each run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let number = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
+        usize::try_from(number).unwrap() % limit
+    }
+}
+
+type Attributes = BTreeMap<String, Vec<u8>>;
+
+fn image(dir: &Path, args: &str) -> PathBuf {
+    let image = dir.join("image");
+    let mut all = vec!["-q", "-F"];
+    all.extend(args.split_whitespace());
+    all.extend([image.to_str().unwrap(), "24M"]);
+    run("mke2fs", &all);
+    image
+}
+
+fn open_for_writing(image: &Path) -> WritableExt4 {
+    let device = Arc::new(File::open_read_write(image).unwrap());
+    WritableExt4::open(device, &WriteOptions::default()).unwrap()
+}
+
+fn create(fs: &dyn FsWrite, name: &str, kind: NewKind<'_>) -> InodeNumber {
+    let attributes = NewAttributes {
+        permissions: 0o755,
+        umask: 0,
+        uid: 7,
+        gid: 7,
+    };
+    fs.create(fs.root(), name.as_bytes(), kind, &attributes)
+        .unwrap()
+}
+
+/// A value of some length; few are different, so that blocks and values are shared.
+fn value(random: &mut Random) -> Vec<u8> {
+    const LENGTHS: [usize; 12] = [0, 1, 3, 4, 20, 60, 150, 300, 700, 990, 3000, 9000];
+    let len = LENGTHS[random.below(LENGTHS.len())];
+    vec![b'a' + u8::try_from(random.below(2)).unwrap(); len]
+}
+
+fn name(random: &mut Random) -> String {
+    const PREFIXES: [&str; 3] = ["user", "trusted", "security"];
+    let prefix = PREFIXES[random.below(3)];
+    let length = [1, 2, 7, 30][random.below(4)];
+    format!("{prefix}.{}", "n".repeat(length))
+}
+
+/// Some steps on some files; the model follows.
+fn change(
+    fs: &dyn FsWrite,
+    random: &mut Random,
+    model: &mut BTreeMap<String, Attributes>,
+    steps: usize,
+) {
+    let files: Vec<String> = model.keys().cloned().collect();
+    for _ in 0..steps {
+        let file = &files[random.below(files.len())];
+        let inode = fs.lookup(fs.root(), file.as_bytes()).unwrap();
+        let name = name(random);
+        let attributes = model.get_mut(file).unwrap();
+        if random.below(3) == 0 {
+            match fs.remove_xattr(inode, name.as_bytes()) {
+                Ok(()) => assert!(attributes.remove(&name).is_some()),
+                Err(e) => {
+                    assert_eq!(e.kind(), ErrorKind::NoAttribute);
+                    assert!(!attributes.contains_key(&name));
+                }
+            }
+        } else {
+            let value = value(random);
+            match fs.set_xattr(inode, name.as_bytes(), &value, SetXattr::Any) {
+                Ok(()) => {
+                    attributes.insert(name, value);
+                }
+                Err(e) => assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}"),
+            }
+        }
+    }
+}
+
+fn compare(fs: &dyn FsRead, model: &BTreeMap<String, Attributes>, what: &str) {
+    for (file, attributes) in model {
+        let inode = fs.lookup(fs.root(), file.as_bytes()).unwrap();
+        let ours: Attributes = fs
+            .list_xattrs(inode)
+            .unwrap()
+            .into_iter()
+            .map(|name| {
+                let value = fs.xattr(inode, &name).unwrap().unwrap();
+                (String::from_utf8(name).unwrap(), value)
+            })
+            .collect();
+        assert_eq!(
+            ours.keys().collect::<Vec<_>>(),
+            attributes.keys().collect::<Vec<_>>(),
+            "{what}: {file}"
+        );
+        assert!(ours == *attributes, "{what}: {file}: values");
+    }
+}
+
+/// The filesystem, mounted by the kernel; until this goes away.
+struct Mounted {
+    at: tempfile::TempDir,
+}
+
+impl Mounted {
+    /// `None` where this can't be done.
+    fn new(image: &Path) -> Option<Self> {
+        let at = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-o", "loop,user_xattr,acl"])
+            .args([image, at.path()])
+            .output()
+            .ok()?;
+        mounted.status.success().then_some(Self { at })
+    }
+
+    /// What getfattr tells of a file.
+    fn attributes(&self, file: &str) -> Attributes {
+        let path = self.at.path().join(file);
+        let told = run(
+            "getfattr",
+            &[
+                "--absolute-names",
+                "-d",
+                "-m",
+                "-",
+                "-e",
+                "hex",
+                path.to_str().unwrap(),
+            ],
+        );
+        let pairs = told.lines().filter(|line| !line.starts_with('#'));
+        let pairs = pairs.filter(|line| !line.is_empty()).map(|line| {
+            let (name, hex) = line.split_once('=').unwrap_or((line, "0x"));
+            let hex = hex.strip_prefix("0x").unwrap();
+            let byte =
+                |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+            (
+                name.to_owned(),
+                hex.as_bytes().chunks(2).map(byte).collect(),
+            )
+        });
+        pairs.collect()
+    }
+
+    fn set(&self, file: &str, name: &str, value: &[u8]) -> bool {
+        let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+        let path = self.at.path().join(file);
+        let set = Command::new("setfattr")
+            .args(["-n", name, "-v", &format!("0x{hex}")])
+            .arg(path)
+            .output()
+            .unwrap();
+        set.status.success()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        run("umount", &[self.at.path().to_str().unwrap()]);
+    }
+}
+
+fn check(image: &Path, what: &str) {
+    let output = Command::new("e2fsck")
+        .args(["-f", "-n"])
+        .arg(image)
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{what}: {stdout}");
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|metadata| {
+        use std::os::unix::fs::MetadataExt;
+        metadata.uid() == 0
+    })
+}
+
+#[test]
+fn random_attributes() {
+    if !have("random_attributes", &["mke2fs", "e2fsck"]) {
+        return;
+    }
+    let kernel = is_root() && have("random_attributes", &["mount", "getfattr", "setfattr"]);
+    for (nth, (what, args)) in MATRIX.into_iter().enumerate() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = image(dir.path(), args);
+        let mut random = Random(0x00a7_7215 + u64::try_from(nth).unwrap());
+        let mut model: BTreeMap<String, Attributes> = BTreeMap::new();
+        let fs = open_for_writing(&image);
+        for file in 0..12 {
+            let file = format!("file-{file}");
+            create(&fs, &file, NewKind::Regular);
+            model.insert(file, Attributes::new());
+        }
+        create(&fs, "dir", NewKind::Directory);
+        model.insert("dir".to_owned(), Attributes::new());
+        drop(fs);
+        for _ in 0..3 {
+            let fs = open_for_writing(&image);
+            change(&fs, &mut random, &mut model, 250);
+            compare(&fs, &model, what);
+            drop(fs);
+            check(&image, what);
+            compare(&open(&image), &model, what);
+            if kernel && let Some(mounted) = Mounted::new(&image) {
+                with_the_kernel(&mounted, &mut random, &mut model, what);
+                drop(mounted);
+                check(&image, what);
+                compare(&open(&image), &model, what);
+            }
+        }
+        let fs = open_for_writing(&image);
+        for file in model.keys() {
+            match file.as_str() {
+                "dir" => fs.rmdir(fs.root(), b"dir").unwrap(),
+                file => fs.unlink(fs.root(), file.as_bytes()).unwrap(),
+            }
+        }
+        drop(fs);
+        check(&image, what);
+    }
+}
+
+fn with_the_kernel(
+    mounted: &Mounted,
+    random: &mut Random,
+    model: &mut BTreeMap<String, Attributes>,
+    what: &str,
+) {
+    for (file, attributes) in model.iter() {
+        assert!(
+            mounted.attributes(file) == *attributes,
+            "{what}: {file}: as the kernel reads it"
+        );
+    }
+    let files: Vec<String> = model.keys().cloned().collect();
+    for _ in 0..60 {
+        let file = &files[random.below(files.len())];
+        let (name, value) = (name(random), value(random));
+        if mounted.set(file, &name, &value) {
+            model.get_mut(file).unwrap().insert(name, value);
+        }
+    }
+}
+
+/// Files that inherit a list share one block with it.
+#[test]
+fn what_is_the_same_is_stored_once() {
+    if !have("what_is_the_same_is_stored_once", &["mke2fs", "e2fsck"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let image = image(dir.path(), "-t ext4 -b 1024 -N 4000 -O ea_inode");
+    let fs = open_for_writing(&image);
+    let free = fs.statistics().unwrap().blocks_free;
+    let files: Vec<InodeNumber> = (0..1500)
+        .map(|n| {
+            let file = create(&fs, &format!("{n}"), NewKind::Regular);
+            fs.set_xattr(file, b"user.list", &[5; 400], SetXattr::Any)
+                .unwrap();
+            fs.set_xattr(file, b"user.long", &[9; 5000], SetXattr::Any)
+                .unwrap();
+            file
+        })
+        .collect();
+    let used = free - fs.statistics().unwrap().blocks_free;
+    // Two blocks, as one is shared by at most 1024; the value; and the directory.
+    assert!(used < 2 + 5 + 80, "{used}");
+    // One goes its own way.
+    fs.set_xattr(files[3], b"user.list", &[6; 400], SetXattr::Any)
+        .unwrap();
+    assert_eq!(fs.xattr(files[4], b"user.list").unwrap().unwrap(), [5; 400]);
+    assert_eq!(
+        fs.xattr(files[3], b"user.long").unwrap().unwrap(),
+        [9; 5000]
+    );
+    drop(fs);
+    check(&image, "shared");
+    let fs = open_for_writing(&image);
+    for n in 0..1500 {
+        fs.unlink(fs.root(), format!("{n}").as_bytes()).unwrap();
+    }
+    drop(fs);
+    check(&image, "freed");
+}
+
+#[test]
+fn names_and_values_have_limits() {
+    if !have("names_and_values_have_limits", &["mke2fs", "e2fsck"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let image = image(dir.path(), "-t ext4 -b 4096");
+    let fs = open_for_writing(&image);
+    let file = create(&fs, "file", NewKind::Regular);
+    let set = |name: &[u8], value: &[u8]| {
+        fs.set_xattr(file, name, value, SetXattr::Any)
+            .map_err(|e| e.kind())
+    };
+    assert_eq!(set(b"system.data", b"x"), Err(ErrorKind::Unsupported));
+    assert_eq!(set(b"other.x", b"x"), Err(ErrorKind::Unsupported));
+    assert_eq!(
+        set(&[b"user.", &[b'n'; 256][..]].concat(), b"x"),
+        Err(ErrorKind::NameTooLong)
+    );
+    assert_eq!(set(&[b"user.", &[b'n'; 250][..]].concat(), b"x"), Ok(()));
+    // 4096, without the header, the end of the list, and an entry with a name of one byte.
+    assert_eq!(
+        set(b"trusted.x", &[1; 4096 - 32 - 4 - 20 + 1]),
+        Err(ErrorKind::NoSpace)
+    );
+    fs.remove_xattr(file, &[b"user.", &[b'n'; 250][..]].concat())
+        .unwrap();
+    assert_eq!(set(b"trusted.x", &[1; 4096 - 32 - 4 - 20]), Ok(()));
+    assert_eq!(set(b"trusted.y", &[1; 400]), Err(ErrorKind::NoSpace));
+    let pipe = create(&fs, "pipe", NewKind::Fifo);
+    let refused = fs.set_xattr(pipe, b"user.x", b"", SetXattr::Any);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotPermitted);
+    fs.set_xattr(pipe, b"trusted.x", b"", SetXattr::Any)
+        .unwrap();
+    drop(fs);
+    check(&image, "limits");
+}
+
+fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+    let mut value = vec![2, 0, 0, 0];
+    for (tag, permissions, identity) in entries {
+        value.extend(tag.to_le_bytes());
+        value.extend(permissions.to_le_bytes());
+        value.extend(identity.to_le_bytes());
+    }
+    value
+}
+
+/// Lists as getfacl shows them, and as setfacl makes them.
+#[test]
+fn access_control_lists() {
+    const NONE: u32 = u32::MAX;
+    if !have(
+        "access_control_lists",
+        &["mke2fs", "e2fsck", "mount", "getfacl", "setfacl"],
+    ) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let image = image(dir.path(), "-t ext4 -b 4096");
+    let fs = open_for_writing(&image);
+    let file = create(&fs, "file", NewKind::Regular);
+    let value = list(&[
+        (1, 6, NONE),
+        (2, 4, 1000),
+        (4, 5, NONE),
+        (8, 7, 2000),
+        (0x10, 6, NONE),
+        (0x20, 1, NONE),
+    ]);
+    fs.set_xattr(file, b"system.posix_acl_access", &value, SetXattr::Any)
+        .unwrap();
+    let below = create(&fs, "dir", NewKind::Directory);
+    fs.set_xattr(below, b"system.posix_acl_default", &value, SetXattr::Any)
+        .unwrap();
+    drop(fs);
+    check(&image, "lists");
+    let Some(mounted) = Mounted::new(&image) else {
+        return;
+    };
+    let told = |name: &str| {
+        let path = mounted.at.path().join(name);
+        run("getfacl", &["-cpn", path.to_str().unwrap()])
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(
+        told("file"),
+        "user::rw- user:1000:r-- group::r-x #effective:r-- group:2000:rwx #effective:rw- mask::rw- other::--x"
+    );
+    assert!(
+        told("dir").contains("default:user:1000:r--"),
+        "{}",
+        told("dir")
+    );
+    let path = mounted.at.path().join("file");
+    run("setfacl", &["-m", "u:1001:rx", path.to_str().unwrap()]);
+    drop(mounted);
+    let fs = open(&image);
+    let file = fs.lookup(fs.root(), b"file").unwrap();
+    let stored = fs.xattr(file, b"system.posix_acl_access").unwrap().unwrap();
+    // setfacl computes the mask anew.
+    let expected = list(&[
+        (1, 6, NONE),
+        (2, 4, 1000),
+        (2, 5, 1001),
+        (4, 5, NONE),
+        (8, 7, 2000),
+        (0x10, 7, NONE),
+        (0x20, 1, NONE),
+    ]);
+    assert_eq!(stored, expected);
+}
