@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::entries::Regions;
 use super::region::{self, Found};
-use super::{block, casefold, encrypted_name, inline, tail};
+use super::{block, casefold, encrypted_name, inline};
 use crate::block::FileBlock;
 use crate::error::Result;
 use crate::htree::{self, Outcome};
@@ -121,8 +121,9 @@ fn search(
     is_it: impl FnMut(&[u8]) -> bool,
 ) -> Result<Option<Located>> {
     let place = Place::Block(block);
-    let entries = tail::entries(directory.checksum_seed, bytes);
-    let found = region::find(&volume.superblock, entries, is_it);
+    // With the tail, which is an entry that is not in use; the root of an index has none, and its
+    // `..` reaches to the block's end.
+    let found = region::find(&volume.superblock, bytes, is_it);
     let start = block::start_of(volume, block);
     let found = found.map_err(|broken| broken.in_directory(directory, start))?;
     Ok(found.map(|found| Located { place, found }))
