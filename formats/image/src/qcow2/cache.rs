@@ -1,12 +1,13 @@
 //! What a chain of images shares: caches with a byte budget.
 
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use diskfs_block::{BlockRead, Error, Result};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use zerocopy::IntoBytes;
-use zerocopy::byteorder::big_endian::U64;
 
 use crate::numbers::{to_u64, to_usize};
 use crate::qcow2::units::HostOffset;
@@ -29,6 +30,8 @@ pub(crate) enum TableKey {
     L1(LayerId, u64),
     /// A slice of an L2 table, counted over the guest's disk.
     L2(LayerId, u64),
+    /// A slice of a refcount block, counted over the image file.
+    Refcounts(LayerId, u64),
 }
 
 /// A compressed cluster: its image and where it is stored.
@@ -36,31 +39,76 @@ pub(crate) enum TableKey {
 pub(crate) struct ClusterKey(pub(crate) LayerId, pub(crate) HostOffset);
 
 /// A piece of a table as stored: 64-bit big-endian words.
+///
+/// A writer changes words in place while others read them. Each word is whole by itself; an entry
+/// of two words is read with [`pair`](Self::pair).
 #[derive(Debug)]
 pub(crate) struct TableSlice {
     at: HostOffset,
-    words: Vec<U64>,
+    words: Vec<AtomicU64>,
+    /// Goes up before and after each change of a pair, so it is odd meanwhile.
+    pair_changes: AtomicU64,
+    /// Looked up since the last time that room was made.
+    used: AtomicBool,
 }
 
 impl TableSlice {
     /// Reads `len_bytes` at `at`.
     pub(crate) fn read(file: &dyn BlockRead, at: HostOffset, len_bytes: u64) -> Result<Self> {
-        let count = to_usize(len_bytes.div_ceil(8));
-        let mut words = vec![U64::ZERO; count];
-        let bytes = words.as_mut_bytes();
+        let mut slice = Self::zeroed(at, len_bytes);
+        let bytes = slice.words.as_mut_slice().as_mut_bytes();
         let len = bytes.len().min(to_usize(len_bytes));
         file.read_at(at.0, bytes.get_mut(..len).unwrap_or_default())?;
-        Ok(Self { at, words })
+        Ok(slice)
+    }
+
+    /// `len_bytes` of zeroes that belong at `at`.
+    pub(crate) fn zeroed(at: HostOffset, len_bytes: u64) -> Self {
+        let count = to_usize(len_bytes.div_ceil(8));
+        let mut words = Vec::new();
+        words.resize_with(count, AtomicU64::default);
+        Self {
+            at,
+            words,
+            pair_changes: AtomicU64::default(),
+            used: AtomicBool::default(),
+        }
     }
 
     /// The `index`th word; past the end zero, which every table reads as "nothing there".
     pub(crate) fn word(&self, index: usize) -> u64 {
-        self.words.get(index).map_or(0, |word| word.get())
+        self.words
+            .get(index)
+            .map_or(0, |word| u64::from_be(word.load(Ordering::Acquire)))
     }
 
-    /// The bytes as stored.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        self.words.as_bytes()
+    /// Changes the `index`th word. Changes of one slice are made by one thread at a time.
+    pub(crate) fn set_word(&self, index: usize, value: u64) {
+        if let Some(word) = self.words.get(index) {
+            word.store(value.to_be(), Ordering::Release);
+        }
+    }
+
+    /// Two words that belong together, from the `index`th on.
+    pub(crate) fn pair(&self, index: usize) -> (u64, u64) {
+        loop {
+            let before = self.pair_changes.load(Ordering::Acquire);
+            let pair = (self.word(index), self.word(index.saturating_add(1)));
+            fence(Ordering::Acquire);
+            if before.is_multiple_of(2) && self.pair_changes.load(Ordering::Relaxed) == before {
+                return pair;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Changes two words that belong together.
+    pub(crate) fn set_pair(&self, index: usize, (first, second): (u64, u64)) {
+        self.pair_changes.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.set_word(index, first);
+        self.set_word(index.saturating_add(1), second);
+        self.pair_changes.fetch_add(1, Ordering::Release);
     }
 
     /// Words in it.
@@ -68,9 +116,39 @@ impl TableSlice {
         self.words.len()
     }
 
+    pub(crate) fn size_bytes(&self) -> u64 {
+        to_u64(self.words.len()).saturating_mul(8)
+    }
+
+    /// Where the slice is stored.
+    pub(crate) const fn at(&self) -> HostOffset {
+        self.at
+    }
+
     /// Where the `index`th word is stored.
     pub(crate) fn place_of(&self, index: usize) -> HostOffset {
         self.at.plus(to_u64(index).saturating_mul(8))
+    }
+
+    /// A copy of some of its words, as stored.
+    pub(crate) fn copy_of(&self, words: Range<usize>) -> Vec<u8> {
+        let words = self.words.get(words).unwrap_or_default();
+        words
+            .iter()
+            .flat_map(|word| word.load(Ordering::Acquire).to_ne_bytes())
+            .collect()
+    }
+
+    pub(crate) fn mark_used(&self) {
+        // Looked at first: a store would take the line away from the other processors.
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it was used since this was asked last.
+    pub(crate) fn take_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
     }
 }
 
@@ -82,7 +160,7 @@ pub(crate) struct ByBytes;
 
 impl Weighter<TableKey, Arc<TableSlice>> for ByBytes {
     fn weight(&self, _: &TableKey, slice: &Arc<TableSlice>) -> u64 {
-        to_u64(slice.bytes().len()).saturating_add(128)
+        slice.size_bytes().saturating_add(128)
     }
 }
 

@@ -70,6 +70,8 @@ impl Compatible {
 
 impl Autoclear {
     pub(crate) const RAW_EXTERNAL_DATA: u64 = 1 << 1;
+    /// Bits 0 and 1: bitmaps, raw external data.
+    pub(crate) const KNOWN: u64 = 0b11;
 
     pub(crate) const fn bitmaps(self) -> bool {
         has_bit(self.0, 0)

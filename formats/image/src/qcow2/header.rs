@@ -118,6 +118,24 @@ impl Header {
         fixed.validate(file, &bytes, geometry, end_bytes)
     }
 
+    /// Whether a range of the file lies over the header or one of the tables that it points to.
+    pub(crate) fn overlaps_tables(&self, at: HostOffset, len_bytes: u64) -> bool {
+        let end = at.plus(len_bytes).0;
+        let cluster_size = self.geometry.cluster_size();
+        let snapshots_bytes = if self.snapshot_count > 0 {
+            cluster_size
+        } else {
+            0
+        };
+        [
+            (HostOffset(0), cluster_size),
+            (self.l1.at, self.l1.size_bytes()),
+            (self.snapshots_at, snapshots_bytes),
+        ]
+        .into_iter()
+        .any(|(start, len)| len > 0 && at.0 < start.plus(len).0 && start.0 < end)
+    }
+
     /// The width of a reference count in bits.
     pub(crate) const fn refcount_bits(&self) -> u64 {
         power_of_two(self.refcount_order)

@@ -35,6 +35,11 @@ pub(crate) const fn entry_for(l2_table: HostOffset) -> u64 {
     l2_table.0 | COPIED
 }
 
+/// Whether nothing else refers to the entry's table, so that it may be changed.
+pub(crate) const fn is_copied(entry: u64) -> bool {
+    entry & COPIED != 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

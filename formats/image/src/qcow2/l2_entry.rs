@@ -52,7 +52,7 @@ pub(crate) enum L2Entry {
 }
 
 /// A cluster that is stored as it is, or not at all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct StandardCluster {
     /// Where the cluster is stored, or would be.
     pub(crate) host: Option<HostOffset>,
@@ -60,6 +60,8 @@ pub(crate) struct StandardCluster {
     pub(crate) allocated: u32,
     /// One bit per subcluster that reads as zeroes.
     pub(crate) zero: u32,
+    /// Nothing else refers to the place, so it may be overwritten.
+    pub(crate) copied: bool,
 }
 
 /// A cluster that is stored compressed.
@@ -104,10 +106,39 @@ impl StandardCluster {
     }
 }
 
+/// `u64::from`, which is not const.
+const fn widened(bitmap: u32) -> u64 {
+    let [a, b, c, d] = bitmap.to_be_bytes();
+    u64::from_be_bytes([0, 0, 0, 0, a, b, c, d])
+}
+
 const fn has_bit_of(bitmap: u32, index: u32) -> bool {
     match bitmap.checked_shr(index) {
         Some(rest) => rest & 1 == 1,
         None => false,
+    }
+}
+
+impl StandardCluster {
+    /// The entry's two words.
+    pub(crate) const fn encode(self, rules: L2Rules) -> (u64, u64) {
+        let host = match self.host {
+            Some(host) => host.0,
+            None => 0,
+        };
+        let copied = if self.copied { COPIED } else { 0 };
+        match rules.geometry.layout() {
+            L2Layout::Standard if self.zero != 0 => (host | copied | ZERO, 0),
+            L2Layout::Standard => (host | copied, 0),
+            L2Layout::Extended => {
+                let zero = shift_left(widened(self.zero), 32);
+                let zero = match zero {
+                    Some(bits) => bits,
+                    None => 0,
+                };
+                (host | copied, zero | widened(self.allocated))
+            }
+        }
     }
 }
 
@@ -182,6 +213,7 @@ fn standard(
         host,
         allocated,
         zero,
+        copied: descriptor & COPIED != 0,
     })
 }
 

@@ -11,6 +11,7 @@ use crate::qcow2::l1_entry;
 use crate::qcow2::l2_entry::{
     CompressedCluster, DataPlace, L2Entry, L2Rules, StandardCluster, SubclusterKind,
 };
+use crate::qcow2::table_store::TableStore;
 use crate::qcow2::units::{GuestOffset, HostOffset};
 
 /// The L1 table is read in pieces of this size, when they are needed: 8192 entries, which reach
@@ -44,6 +45,13 @@ impl RunKind {
     }
 }
 
+/// A range of the file that holds data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HostRange {
+    pub(crate) host: HostOffset,
+    pub(crate) len_bytes: u64,
+}
+
 /// A run of the guest's disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
@@ -59,6 +67,8 @@ pub(crate) struct Mapping {
     pub(crate) layer: LayerId,
     pub(crate) rules: L2Rules,
     pub(crate) l1: Table,
+    /// Where the tables are instead of in `caches`, while a writer changes them.
+    pub(crate) store: Option<Arc<TableStore>>,
 }
 
 impl Mapping {
@@ -99,24 +109,28 @@ impl Mapping {
         }
     }
 
-    fn entry(&self, slice: &TableSlice, guest: GuestOffset) -> Result<L2Entry> {
+    /// The entry for `guest` in its slice.
+    pub(crate) fn entry(&self, slice: &TableSlice, guest: GuestOffset) -> Result<L2Entry> {
         let words = self.rules.geometry.layout().words();
-        let index = self
-            .rules
-            .geometry
-            .index_in_slice(guest)
-            .saturating_mul(words);
-        let bitmap = if words > 1 {
-            slice.word(index.saturating_add(1))
-        } else {
-            0
+        let index = self.word_in_slice(guest);
+        let (descriptor, bitmap) = match words {
+            1 => (slice.word(index), 0),
+            _ => slice.pair(index),
         };
         let at = slice.place_of(index);
-        let entry = L2Entry::decode(slice.word(index), bitmap, self.rules, at)?;
+        let entry = L2Entry::decode(descriptor, bitmap, self.rules, at)?;
         if let L2Entry::Standard(cluster) = entry {
             self.check_external(cluster, guest, at)?;
         }
         Ok(entry)
+    }
+
+    /// The first word of the entry for `guest` in its slice.
+    pub(crate) fn word_in_slice(&self, guest: GuestOffset) -> usize {
+        let geometry = self.rules.geometry;
+        geometry
+            .index_in_slice(guest)
+            .saturating_mul(geometry.layout().words())
     }
 
     /// Data files hold each cluster at the guest's own offset (specification, incompatible bit 2).
@@ -160,6 +174,43 @@ impl Mapping {
         Run { len_bytes, kind }
     }
 
+    /// The run from `guest` on that is stored where nothing else is, so that it can be written
+    /// over; `None` when it begins with something else.
+    pub(crate) fn overwritable_run(
+        &self,
+        guest: GuestOffset,
+        max_len: u64,
+    ) -> Result<Option<HostRange>> {
+        let Some(slice) = self.slice(guest)? else {
+            return Ok(None);
+        };
+        let limit = max_len.min(self.rules.geometry.left_in_slice(guest));
+        let mut found: Option<HostRange> = None;
+        loop {
+            let len_bytes = found.map_or(0, |run| run.len_bytes);
+            let at = guest.plus(len_bytes);
+            let piece = match self.entry(&slice, at)? {
+                L2Entry::Standard(cluster) if cluster.copied => self.standard_piece(cluster, at),
+                _ => return Ok(found),
+            };
+            let RunKind::Data(host) = piece.kind else {
+                return Ok(found);
+            };
+            let start = found.map_or(host, |run| run.host);
+            if start.plus(len_bytes) != host {
+                return Ok(found);
+            }
+            let run = HostRange {
+                host: start,
+                len_bytes: len_bytes.saturating_add(piece.len_bytes).min(limit),
+            };
+            if run.len_bytes == limit {
+                return Ok(Some(run));
+            }
+            found = Some(run);
+        }
+    }
+
     /// A run over whole L1 entries that have no table, within one piece of the L1 table.
     fn run_without_table(&self, guest: GuestOffset, max_len: u64) -> Result<Run> {
         let geometry = self.rules.geometry;
@@ -177,19 +228,37 @@ impl Mapping {
     }
 
     /// The slice of the L2 table that maps `guest`; `None` when there is no table.
-    fn slice(&self, guest: GuestOffset) -> Result<Option<Arc<TableSlice>>> {
-        let geometry = self.rules.geometry;
-        let key = TableKey::L2(self.layer, geometry.slice_index(guest));
+    pub(crate) fn slice(&self, guest: GuestOffset) -> Result<Option<Arc<TableSlice>>> {
+        let key = self.slice_key(guest);
+        if let Some(store) = &self.store {
+            return store.get_or_load(key, || self.load_slice(guest));
+        }
         // The L1 table is asked only when the slice is not at hand.
         if let Some(slice) = self.caches.tables.get(&key) {
             return Ok(Some(slice));
         }
-        let Some(table) = self.l2_table(guest)? else {
+        let Some(at) = self.slice_place(guest)? else {
             return Ok(None);
         };
-        let at = table.plus(geometry.slice_offset_in_table(guest));
-        self.read_cached(key, at, geometry.slice_size(), "L2 table")
+        self.read_cached(key, at, self.rules.geometry.slice_size(), "L2 table")
             .map(Some)
+    }
+
+    pub(crate) fn slice_key(&self, guest: GuestOffset) -> TableKey {
+        TableKey::L2(self.layer, self.rules.geometry.slice_index(guest))
+    }
+
+    fn slice_place(&self, guest: GuestOffset) -> Result<Option<HostOffset>> {
+        let in_table = self.rules.geometry.slice_offset_in_table(guest);
+        Ok(self.l2_table(guest)?.map(|table| table.plus(in_table)))
+    }
+
+    fn load_slice(&self, guest: GuestOffset) -> Result<Option<Arc<TableSlice>>> {
+        let Some(at) = self.slice_place(guest)? else {
+            return Ok(None);
+        };
+        let len_bytes = self.rules.geometry.slice_size();
+        read_table(self.file.as_ref(), at, len_bytes, "L2 table").map(Some)
     }
 
     fn l2_table(&self, guest: GuestOffset) -> Result<Option<HostOffset>> {
@@ -202,7 +271,7 @@ impl Mapping {
     }
 
     /// The piece of the L1 table that maps `guest`, and the entry's index in it.
-    fn l1_piece(&self, guest: GuestOffset) -> Result<L1Place> {
+    pub(crate) fn l1_piece(&self, guest: GuestOffset) -> Result<L1Place> {
         let entries_bits = L1_PIECE_BITS.saturating_sub(3);
         let index = self.rules.geometry.l1_index(guest);
         let number = shift_right(index, entries_bits);
@@ -228,24 +297,39 @@ impl Mapping {
         len_bytes: u64,
         what: &str,
     ) -> Result<Arc<TableSlice>> {
-        self.caches.tables.get_or_insert_with(&key, || {
-            let end = at.plus(len_bytes).0;
-            if end > self.file.size_bytes() {
-                let reason = format!(
-                    "{what} reaches to {end:#x}, past the end of the file ({:#x})",
-                    self.file.size_bytes()
-                );
-                return Err(Error::corrupt(reason).at(at.0));
-            }
-            TableSlice::read(self.file.as_ref(), at, len_bytes).map(Arc::new)
-        })
+        let file = self.file.as_ref();
+        let load = || read_table(file, at, len_bytes, what);
+        match &self.store {
+            None => self.caches.tables.get_or_insert_with(&key, load),
+            Some(store) => store
+                .get_or_load(key, || load().map(Some))?
+                .ok_or_else(|| Error::invalid("a table that was read is not there").at(at.0)),
+        }
     }
 }
 
+/// Reads a piece of a table, which lies within the file.
+pub(crate) fn read_table(
+    file: &dyn BlockRead,
+    at: HostOffset,
+    len_bytes: u64,
+    what: &str,
+) -> Result<Arc<TableSlice>> {
+    let end = at.plus(len_bytes).0;
+    let size_bytes = file.size_bytes();
+    if end > size_bytes {
+        let reason =
+            format!("{what} reaches to {end:#x}, past the end of the file ({size_bytes:#x})");
+        return Err(Error::corrupt(reason).at(at.0));
+    }
+    TableSlice::read(file, at, len_bytes).map(Arc::new)
+}
+
 /// An entry of the L1 table.
-struct L1Place {
-    piece: Arc<TableSlice>,
-    index: usize,
+#[derive(Debug)]
+pub(crate) struct L1Place {
+    pub(crate) piece: Arc<TableSlice>,
+    pub(crate) index: usize,
 }
 
 /// The runs of a range of the disk, each as long as it gets.

@@ -24,8 +24,10 @@ mod reader;
 pub(crate) mod refcounts;
 mod snapshot_table;
 mod table_reader;
+mod table_store;
 pub(crate) mod units;
 pub(crate) mod workers;
+mod write;
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -45,8 +47,10 @@ use crate::qcow2::l2_entry::{DataPlace, L2Rules, ZeroClusters};
 use crate::qcow2::mapping::{Mapping, Run, RunKind};
 use crate::qcow2::reader::Reader;
 use crate::qcow2::snapshot_table::SnapshotEntry;
+use crate::qcow2::table_store::TableStore;
 use crate::qcow2::units::{GuestOffset, HostOffset};
 use crate::qcow2::workers::Workers;
+use crate::qcow2::write::Writer;
 
 /// What an image needs from the outside before it can be read: the files that it names.
 #[derive(Debug)]
@@ -86,9 +90,10 @@ pub(crate) struct WritableFiles {
 #[derive(Debug)]
 pub(crate) struct Qcow2 {
     path: PathBuf,
-    files: Option<WritableFiles>,
+    /// What changes the image, if it is opened for that.
+    writer: Option<Writer>,
     size_bytes: u64,
-    reader: Reader,
+    reader: Arc<Reader>,
     header: Header,
     /// Whether clusters were allocated without being written, see [`refcounts`].
     preallocated: OnceLock<bool>,
@@ -208,6 +213,16 @@ impl Unopened {
                     .hint("`qemu-img check -r all` repairs it; reading is still possible"),
             );
         }
+        if self.header.incompatible.dirty() {
+            let reason = "was not closed properly (dirty bit), and is not repaired here yet";
+            return Err(Error::unsupported(reason)
+                .at(72)
+                .hint("`qemu-img check -r all` repairs it"));
+        }
+        if self.bitmaps.iter().any(|bitmap| bitmap.recording) {
+            let reason = "has bitmaps that record writes, which is not done here yet";
+            return Err(Error::unsupported(reason).hint("`qemu-img bitmap --disable` stops that"));
+        }
         Ok(())
     }
 
@@ -229,12 +244,20 @@ impl Unopened {
                 DataPlace::Inside
             },
         };
+        let store = around.writable.as_ref().map(|_| {
+            let budget_bytes = around.caches.tables.capacity();
+            Arc::new(TableStore::new(
+                budget_bytes,
+                self.header.geometry.slice_size(),
+            ))
+        });
         let mapping = Mapping {
             file: Arc::clone(&self.file),
             caches: around.caches,
             layer: around.layer,
             rules,
             l1,
+            store: store.clone(),
         };
         let compressed = CompressedClusters::new(
             Arc::clone(&self.file),
@@ -244,15 +267,22 @@ impl Unopened {
             self.header.geometry,
             Decompressor::new(self.header.compression),
         );
-        let reader = Reader {
+        let reader = Arc::new(Reader {
             mapping,
             data: around.data_file.unwrap_or(self.file),
             compressed,
             backing: around.backing,
+        });
+        let writer = match around.writable.zip(store) {
+            None => None,
+            Some((files, store)) => {
+                let header = self.header.clone();
+                Some(Writer::new(files, header, Arc::clone(&reader), store)?)
+            }
         };
         Ok(Qcow2 {
             path,
-            files: around.writable,
+            writer,
             size_bytes,
             reader,
             header: self.header,
@@ -272,6 +302,7 @@ impl Qcow2 {
     }
 
     pub(crate) fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let _request = self.writer.as_ref().map(|writer| writer.requests().enter());
         self.reader
             .read_at(offset, buf)
             .map_err(|e| e.in_file(&self.path))
@@ -382,38 +413,36 @@ impl Qcow2 {
         self.reader.will_need(offset, len_bytes);
     }
 
-    pub(crate) fn write_at(&self, _offset: u64, _buf: &[u8]) -> Result<()> {
-        Err(self.not_written_yet())
+    fn writer(&self) -> Result<&Writer> {
+        self.writer.as_ref().ok_or_else(read_only)
     }
 
-    pub(crate) fn write_zeroes(&self, _offset: u64, _len_bytes: u64) -> Result<()> {
-        Err(self.not_written_yet())
+    pub(crate) fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        self.writer()
+            .and_then(|writer| writer.write_at(offset, buf))
+            .map_err(|e| e.in_file(&self.path))
     }
 
-    pub(crate) fn discard(&self, _offset: u64, _len_bytes: u64) -> Result<()> {
-        Err(self.not_written_yet())
+    pub(crate) fn write_zeroes(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.writer()
+            .and_then(|writer| writer.write_zeroes(offset, len_bytes))
+            .map_err(|e| e.in_file(&self.path))
+    }
+
+    pub(crate) fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.writer()
+            .and_then(|writer| writer.discard(offset, len_bytes))
+            .map_err(|e| e.in_file(&self.path))
     }
 
     pub(crate) fn flush(&self) -> Result<()> {
-        let Some(files) = &self.files else {
-            return Ok(());
-        };
-        if let Some(data) = &files.data {
-            data.flush()?;
-        }
-        files.image.flush()
+        let flushed = self.writer.as_ref().map_or(Ok(()), Writer::flush);
+        flushed.map_err(|e| e.in_file(&self.path))
     }
 
     pub(crate) fn close(&self) -> Result<()> {
-        self.flush()
-    }
-
-    fn not_written_yet(&self) -> Error {
-        match &self.files {
-            None => read_only(),
-            Some(_) => Error::unsupported("qcow2 images are not written yet"),
-        }
-        .in_file(&self.path)
+        let closed = self.writer.as_ref().map_or(Ok(()), Writer::close);
+        closed.map_err(|e| e.in_file(&self.path))
     }
 }
 

@@ -103,41 +103,67 @@ impl RefcountBlock {
         let Some(slice) = &self.slice else {
             return 0;
         };
-        let Some(width_bits) = self.order.checked_sub(3) else {
-            return to_u64((0..entries).filter(|&i| self.get(i) != 0).count());
-        };
-        let counts = slice
-            .bytes()
-            .chunks_exact(to_usize(power_of_two(width_bits)));
-        let used = counts
-            .take(to_usize(entries))
-            .filter(|count| count.iter().any(|&byte| byte != 0));
-        to_u64(used.count())
+        let per_word = power_of_two(6_u32.saturating_sub(self.order));
+        let mut used = 0_u64;
+        for (word, first) in (0..entries).step_by(to_usize(per_word)).enumerate() {
+            // Most words of a sparse file are all zeroes.
+            if slice.word(word) != 0 {
+                let end = first.saturating_add(per_word).min(entries);
+                let here = (first..end).filter(|&index| self.get(index) != 0).count();
+                used = used.saturating_add(to_u64(here));
+            }
+        }
+        used
     }
 
     /// The count at `index` in the block.
     pub(crate) fn get(&self, index: u64) -> u64 {
-        let Some(slice) = &self.slice else {
-            return 0;
-        };
-        let at = to_usize(shift_right(
-            index.saturating_mul(power_of_two(self.order)),
-            3,
-        ));
-        let bytes = slice.bytes();
-        let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
-        if self.order < 3 {
-            // Narrower than a byte: the first count is in the least significant bits.
-            let per_byte_bits = 3_u32.saturating_sub(self.order);
-            let shift = low_bits(index, per_byte_bits).saturating_mul(power_of_two(self.order));
-            let shift = u32::try_from(shift).unwrap_or(0);
-            let width = u32::try_from(power_of_two(self.order)).unwrap_or(0);
-            return low_bits(shift_right(u64::from(byte(at)), shift), width);
+        match &self.slice {
+            Some(slice) => CountPlace::new(self.order, index).get(slice),
+            None => 0,
         }
-        let width = to_usize(power_of_two(self.order.saturating_sub(3)));
-        (0..width).fold(0, |count: u64, i| {
-            count.wrapping_shl(8) | u64::from(byte(at.saturating_add(i)))
-        })
+    }
+}
+
+/// Where a count is among the 64-bit words of its block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CountPlace {
+    pub(crate) word: usize,
+    shift: u32,
+    width: u32,
+}
+
+impl CountPlace {
+    /// The place of the `index`th count of `2^order` bits.
+    pub(crate) fn new(order: u32, index: u64) -> Self {
+        let per_word_bits = 6_u32.saturating_sub(order);
+        let in_word = low_bits(index, per_word_bits);
+        let bit = in_word.saturating_mul(power_of_two(order));
+        // Bytes come most significant first. In a byte that holds several counts, the first one
+        // is in the least significant bits.
+        let shift = if order < 3 {
+            56_u64
+                .saturating_sub(bit & !7)
+                .saturating_add(low_bits(bit, 3))
+        } else {
+            64_u64.saturating_sub(bit.saturating_add(power_of_two(order)))
+        };
+        Self {
+            word: to_usize(shift_right(index, per_word_bits)),
+            shift: u32::try_from(shift).unwrap_or(0),
+            width: u32::try_from(power_of_two(order)).unwrap_or(0),
+        }
+    }
+
+    pub(crate) fn get(self, slice: &TableSlice) -> u64 {
+        low_bits(shift_right(slice.word(self.word), self.shift), self.width)
+    }
+
+    /// `count` fits into the width.
+    pub(crate) fn set(self, slice: &TableSlice, count: u64) {
+        let mask = low_bits(u64::MAX, self.width).wrapping_shl(self.shift);
+        let count = count.wrapping_shl(self.shift) & mask;
+        slice.set_word(self.word, slice.word(self.word) & !mask | count);
     }
 }
 

@@ -36,6 +36,22 @@ pub(crate) struct Case {
 }
 
 impl Case {
+    /// What qemu-img makes when it is asked for nothing else.
+    pub(crate) fn plain() -> Self {
+        Self {
+            version: 3,
+            cluster_size: 65536,
+            refcount_bits: 16,
+            extended_l2: false,
+            data_file: DataFile::Inside,
+            zstd: false,
+            backing: Backing::None,
+            preallocation: "off",
+            snapshots: 0,
+            seed: 1,
+        }
+    }
+
     /// A combination that qemu-img makes, by chance.
     pub(crate) fn random(seed: u64) -> Self {
         let mut r = Random::new(seed);

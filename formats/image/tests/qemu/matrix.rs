@@ -28,18 +28,7 @@ fn each_feature() {
     if !have_qemu("each_feature") {
         return;
     }
-    let plain = Case {
-        version: 3,
-        cluster_size: 65536,
-        refcount_bits: 16,
-        extended_l2: false,
-        data_file: DataFile::Inside,
-        zstd: false,
-        backing: Backing::None,
-        preallocation: "off",
-        snapshots: 0,
-        seed: 1,
-    };
+    let plain = Case::plain();
     let cases = [
         plain,
         Case {

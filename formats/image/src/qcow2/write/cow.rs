@@ -1,0 +1,98 @@
+//! Carrying out a plan: what is written and what was around it go to their new place.
+
+use std::ops::Range;
+
+use diskfs_block::Result;
+
+use crate::numbers::{to_u64, to_usize};
+use crate::qcow2::mapping::RunKind;
+use crate::qcow2::units::GuestOffset;
+use crate::qcow2::write::Writer;
+use crate::qcow2::write::plan::Plan;
+
+/// Up to this much, writing everything in one go is worth a copy in memory.
+const JOINED_MAX_BYTES: u64 = 256 << 10;
+
+impl Writer {
+    /// Writes `data` to the plan's place and has the tables say so, or takes everything back.
+    pub(super) fn carry_out(&self, plan: &Plan, data: &[u8]) -> Result<()> {
+        let filled = self.fill(plan, data);
+        let mut locked = self.lock();
+        if let Err(e) = filled {
+            locked.give_up(plan)?;
+            return Err(e);
+        }
+        locked.link(plan)
+    }
+
+    fn fill(&self, plan: &Plan, data: &[u8]) -> Result<()> {
+        let before = self.surrounding(plan, plan.span.start..plan.bytes.start)?;
+        let behind = self.surrounding(plan, plan.bytes.end..plan.span.end)?;
+        let bits = self.geometry().cluster_bits();
+        let start = plan.bytes.start.saturating_sub(to_u64(before.len()));
+        let host = |guest: u64| plan.host_of(guest, bits).0;
+        let target = self.data();
+        if before.is_empty() && behind.is_empty() {
+            return target.write_at(host(start), data);
+        }
+        if plan.len_bytes() <= JOINED_MAX_BYTES {
+            return target.write_at(host(start), &[&before, data, &behind].concat());
+        }
+        for (at, part) in [
+            (start, before.as_slice()),
+            (plan.bytes.start, data),
+            (plan.bytes.end, behind.as_slice()),
+        ] {
+            if !part.is_empty() {
+                target.write_at(host(at), part)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes that the range holds now, if they have to be written to the new place.
+    fn surrounding(&self, plan: &Plan, range: Range<u64>) -> Result<Vec<u8>> {
+        let len = range.end.saturating_sub(range.start);
+        let in_disk = range.end.min(self.size_bytes).saturating_sub(range.start);
+        if len == 0 || plan.untouched && self.reads_as_zeroes(range.start, in_disk)? {
+            return Ok(Vec::new());
+        }
+        let mut bytes = vec![0; to_usize(len)];
+        let front = bytes.get_mut(..to_usize(in_disk)).unwrap_or_default();
+        self.reader.read_at(range.start, front)?;
+        Ok(bytes)
+    }
+
+    /// Whether the range is known to read as zeroes, without reading it.
+    pub(super) fn reads_as_zeroes(&self, start: u64, len_bytes: u64) -> Result<bool> {
+        let (mut at, mut left) = (GuestOffset(start), len_bytes);
+        while left > 0 {
+            let run = self.reader.mapping.run_at(at, left)?;
+            match run.kind {
+                RunKind::Zero(_) => {}
+                RunKind::Unallocated(_) if self.is_zero_behind(at, run.len_bytes)? => {}
+                _ => return Ok(false),
+            }
+            at = at.plus(run.len_bytes);
+            left = left.saturating_sub(run.len_bytes);
+        }
+        Ok(true)
+    }
+
+    fn is_zero_behind(&self, at: GuestOffset, len_bytes: u64) -> Result<bool> {
+        let Some(backing) = &self.reader.backing else {
+            return Ok(true);
+        };
+        let there = backing_len(backing.as_ref(), at.0, len_bytes);
+        if there == 0 {
+            return Ok(true);
+        }
+        let status = backing.status_at(at.0, there)?;
+        Ok(status.zero && status.len_bytes >= there)
+    }
+}
+
+/// How much of the range a backing file has.
+fn backing_len(backing: &dyn diskfs_block::BlockRead, start: u64, len_bytes: u64) -> u64 {
+    backing.size_bytes().saturating_sub(start).min(len_bytes)
+}

@@ -1,0 +1,116 @@
+//! Clusters that the tables no longer refer to.
+//!
+//! They stay counted and as they are until the tables that do not refer to them are durable, and
+//! until everybody who may still read them is done. Then they are free.
+
+use diskfs_block::Result;
+
+use crate::numbers::to_u64;
+use crate::qcow2::l2_entry::{CompressedCluster, L2Entry};
+use crate::qcow2::units::HostOffset;
+use crate::qcow2::write::Writer;
+use crate::qcow2::write::metadata::Locked;
+
+/// Clusters in a row to which there is one reference less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Freed {
+    pub(super) first: u64,
+    pub(super) clusters: u64,
+    pub(super) hole: Hole,
+}
+
+/// What becomes of the bytes in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hole {
+    /// The guest said that it needs them no more: the host gets the space back.
+    Punch,
+    /// They will soon be used again.
+    Keep,
+}
+
+impl Locked<'_> {
+    /// Frees what an L2 entry referred to.
+    pub(super) fn free_entry(&mut self, old: &L2Entry, hole: Hole) {
+        match *old {
+            L2Entry::Compressed(CompressedCluster { host, len_bytes }) => {
+                let first = self.cluster_at(host);
+                let last = self.cluster_at(host.plus(len_bytes.saturating_sub(1)));
+                let clusters = last.saturating_sub(first).saturating_add(1);
+                self.free_run(first, clusters, hole);
+            }
+            L2Entry::Standard(cluster) => {
+                if let (Some(host), None) = (cluster.host, &self.writer.external) {
+                    self.free_run(self.cluster_at(host), 1, hole);
+                }
+            }
+        }
+    }
+
+    pub(super) fn free_cluster(&mut self, host: HostOffset) {
+        self.free_run(self.cluster_at(host), 1, Hole::Keep);
+    }
+
+    fn free_run(&mut self, first: u64, clusters: u64, hole: Hole) {
+        if let Some(last) = self.state.freed.last_mut()
+            && last.first.saturating_add(last.clusters) == first
+            && last.hole == hole
+        {
+            last.clusters = last.clusters.saturating_add(clusters);
+            return;
+        }
+        self.state.freed.push(Freed {
+            first,
+            clusters,
+            hole,
+        });
+    }
+}
+
+impl Writer {
+    /// Makes free what no durable table refers to any more.
+    pub(super) fn give_back(&self, freed: &[Freed]) -> Result<()> {
+        if freed.is_empty() {
+            return Ok(());
+        }
+        self.requests.wait_for_all();
+        for run in freed {
+            if run.hole == Hole::Punch {
+                self.punch(run)?;
+            }
+            let mut locked = self.lock();
+            for cluster in run.first..run.first.saturating_add(run.clusters) {
+                locked.count_down(cluster)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Punches holes where the last reference is gone. Nobody else can have the clusters yet, as
+    /// they are still counted.
+    fn punch(&self, run: &Freed) -> Result<()> {
+        let last: Vec<u64> = {
+            let locked = self.lock();
+            let mut last = Vec::new();
+            for cluster in run.first..run.first.saturating_add(run.clusters) {
+                if locked.count(cluster)? == 1 {
+                    last.push(cluster);
+                }
+            }
+            last
+        };
+        let cluster_size = self.geometry().cluster_size();
+        for part in last.chunk_by(|a, b| a.checked_add(1) == Some(*b)) {
+            let Some(first) = part.first() else {
+                continue;
+            };
+            let at = first.saturating_mul(cluster_size);
+            let len_bytes = to_u64(part.len()).saturating_mul(cluster_size);
+            let there = self.image.size_bytes().saturating_sub(at).min(len_bytes);
+            // Only a wish: the clusters are free whether the host has their space or not.
+            if let Err(e) = self.image.discard(at, there) {
+                tracing::debug!("freed clusters keep their space: {e}");
+            }
+        }
+        Ok(())
+    }
+}

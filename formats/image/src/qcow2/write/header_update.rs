@@ -1,0 +1,66 @@
+//! Changing the header, and what is to be done before the first write.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use diskfs_block::{Error, ErrorKind, Result};
+
+use crate::qcow2::features::Autoclear;
+use crate::qcow2::units::HostOffset;
+use crate::qcow2::write::Writer;
+
+/// Where header fields are (specification, section "Header").
+const REFCOUNT_TABLE_AT: u64 = 48;
+const AUTOCLEAR_AT: u64 = 88;
+
+/// Whether anything was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Started {
+    #[default]
+    No,
+    Yes,
+}
+
+impl Writer {
+    /// Before the first write: what the specification asks of a program that changes an image.
+    pub(super) fn begin(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::ReadOnly, "the image was closed"));
+        }
+        if self.begun.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        if *started == Started::No {
+            self.clear_unknown_features()?;
+            *started = Started::Yes;
+            self.begun.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Acquire)
+    }
+
+    /// Autoclear bits stand for what a program keeps right when it writes. Those that this one
+    /// does not know go.
+    fn clear_unknown_features(&self) -> Result<()> {
+        let kept = self.header.autoclear.0 & Autoclear::KNOWN;
+        if self.header.version < 3 || kept == self.header.autoclear.0 {
+            return Ok(());
+        }
+        self.image.write_at(AUTOCLEAR_AT, &kept.to_be_bytes())?;
+        self.image.flush()
+    }
+
+    /// Both fields lie in one sector, so a crash leaves the old table or the new one.
+    pub(super) fn point_to_refcount_table(&self, at: HostOffset, clusters: u64) -> Result<()> {
+        let clusters = u32::try_from(clusters).unwrap_or(u32::MAX);
+        let mut fields = [0; 12];
+        let (offset, count) = fields.split_at_mut(8);
+        offset.copy_from_slice(&at.0.to_be_bytes());
+        count.copy_from_slice(&clusters.to_be_bytes());
+        self.image.write_at(REFCOUNT_TABLE_AT, &fields)
+    }
+}

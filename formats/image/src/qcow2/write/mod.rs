@@ -1,0 +1,219 @@
+//! Writing.
+//!
+//! A write to a cluster that is this image's alone goes straight to its place. For any other, a
+//! place is found, the bytes are written there, and only then does the L2 table say so. Tables are
+//! changed in memory and go to the file when a flush asks for it ([`commit`]), in the order that
+//! makes a crash harmless.
+
+mod allocate;
+mod commit;
+mod count_up;
+mod cow;
+mod dirty;
+mod freed;
+mod header_update;
+mod l2_update;
+mod metadata;
+mod plan;
+mod refcount_block;
+mod refcount_table;
+mod requests;
+mod unmap;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use diskfs_block::{BlockWrite, Error, ErrorKind, Result};
+
+use crate::numbers::{to_u64, to_usize};
+use crate::qcow2::WritableFiles;
+use crate::qcow2::header::Header;
+use crate::qcow2::reader::Reader;
+use crate::qcow2::table_store::TableStore;
+use crate::qcow2::units::{Geometry, GuestOffset, HostOffset};
+use crate::qcow2::write::header_update::Started;
+use crate::qcow2::write::metadata::{Locked, Metadata};
+use crate::qcow2::write::plan::Planned;
+use crate::qcow2::write::requests::Requests;
+
+/// What changes an image.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    /// The image file, which holds all tables.
+    image: Arc<dyn BlockWrite>,
+    /// The external data file, if the image has one.
+    external: Option<Arc<dyn BlockWrite>>,
+    reader: Arc<Reader>,
+    store: Arc<TableStore>,
+    header: Header,
+    /// The guest's disk.
+    size_bytes: u64,
+    metadata: Mutex<Metadata>,
+    /// Signalled when an allocation has come to its end.
+    landed: Condvar,
+    /// Held for the whole of a flush: one at a time.
+    flushing: Mutex<()>,
+    requests: Requests,
+    /// A flush is due, or memory fills up with what it would write.
+    full: AtomicBool,
+    started: Mutex<Started>,
+    begun: AtomicBool,
+    /// Nothing may be written any more.
+    closed: AtomicBool,
+}
+
+impl Writer {
+    pub(crate) fn new(
+        files: WritableFiles,
+        header: Header,
+        reader: Arc<Reader>,
+        store: Arc<TableStore>,
+    ) -> Result<Self> {
+        let metadata = Metadata::load(files.image.as_ref(), &header)?;
+        Ok(Self {
+            size_bytes: header.size_bytes,
+            image: files.image,
+            external: files.data,
+            reader,
+            store,
+            header,
+            metadata: Mutex::new(metadata),
+            landed: Condvar::new(),
+            flushing: Mutex::default(),
+            requests: Requests::default(),
+            full: AtomicBool::new(false),
+            started: Mutex::default(),
+            begun: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    const fn geometry(&self) -> Geometry {
+        self.header.geometry
+    }
+
+    /// Where the guest's bytes are written to.
+    fn data(&self) -> &dyn BlockWrite {
+        self.external.as_ref().unwrap_or(&self.image).as_ref()
+    }
+
+    /// The external data file is the guest's disk by itself, and must stay so.
+    fn is_external_raw(&self) -> bool {
+        self.external.is_some() && self.header.autoclear.raw_external_data()
+    }
+
+    /// What is in flight now keeps the clusters that it uses: see [`requests`].
+    pub(crate) const fn requests(&self) -> &Requests {
+        &self.requests
+    }
+
+    fn lock(&self) -> Locked<'_> {
+        let state = self.metadata.lock();
+        Locked::new(self, state.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Writes `buf` at `offset`; the caller has checked the range.
+    pub(crate) fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        self.begin()?;
+        let (mut at, mut rest) = (GuestOffset(offset), buf);
+        while !rest.is_empty() {
+            let done = self.with_room(|| self.write_some(at, rest))?;
+            at = at.plus(done);
+            rest = rest.get(to_usize(done)..).unwrap_or_default();
+        }
+        self.relieve()
+    }
+
+    /// Writes the front of `buf`, as much as goes in one piece, and says how much that was.
+    fn write_some(&self, at: GuestOffset, buf: &[u8]) -> Result<u64> {
+        loop {
+            if let Some(done) = self.write_in_place(at, buf)? {
+                return Ok(done);
+            }
+            if let Planned::Allocation(plan) = self.plan(at, to_u64(buf.len()))? {
+                let done = plan.len_bytes();
+                let front = buf.get(..to_usize(done)).unwrap_or(buf);
+                self.carry_out(&plan, front)?;
+                return Ok(done);
+            }
+        }
+    }
+
+    /// Writes over clusters that nothing else refers to, and takes no lock that others wait for.
+    fn write_in_place(&self, at: GuestOffset, buf: &[u8]) -> Result<Option<u64>> {
+        let _request = self.requests.enter();
+        let mapping = &self.reader.mapping;
+        let Some(run) = mapping.overwritable_run(at, to_u64(buf.len()))? else {
+            return Ok(None);
+        };
+        self.check_target(run.host, run.len_bytes)?;
+        let front = buf.get(..to_usize(run.len_bytes)).unwrap_or(buf);
+        self.reach_in_place(run.host, run.len_bytes)?;
+        self.data().write_at(run.host.0, front)?;
+        Ok(Some(run.len_bytes))
+    }
+
+    /// Makes the last cluster of a file that is cut short whole; a cluster that begins past the
+    /// end is corrupt, as for a reader.
+    fn reach_in_place(&self, host: HostOffset, len_bytes: u64) -> Result<()> {
+        if host.plus(len_bytes).0 <= self.data().size_bytes() {
+            return Ok(());
+        }
+        self.reader.stored_len(host, len_bytes)?;
+        let mut locked = self.lock();
+        match self.external {
+            Some(_) => locked.reach_external(host.plus(len_bytes)),
+            None => locked.reach(host.plus(len_bytes)),
+        }
+    }
+
+    /// Does `action`, and again after what was freed has become free, when there was no room.
+    fn with_room<T>(&self, action: impl Fn() -> Result<T>) -> Result<T> {
+        match action() {
+            Err(e) if e.kind() == ErrorKind::NoSpace && self.lock().has_freed() => {
+                self.flush()?;
+                action()
+            }
+            other => other,
+        }
+    }
+
+    /// Flushes when more is dirty, or waits to become free, than memory should hold.
+    fn relieve(&self) -> Result<()> {
+        if self.full.load(Ordering::Relaxed) {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Fails unless the guest's bytes may be at `host`: an image whose L2 table points to its own
+    /// tables would have the guest write them.
+    fn check_target(&self, host: HostOffset, len_bytes: u64) -> Result<()> {
+        if self.external.is_some() || !self.header.overlaps_tables(host, len_bytes) {
+            return Ok(());
+        }
+        let reason = "a guest cluster lies over the image's own tables";
+        Err(Error::corrupt(reason)
+            .at(host.0)
+            .hint("run `qemu-img check` on the image"))
+    }
+
+    /// Ends writing with everything durable and what was freed given back.
+    pub(crate) fn close(&self) -> Result<()> {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.finish().inspect_err(|_| {
+            // It can be tried again.
+            self.closed.store(false, Ordering::Release);
+        })
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if let Err(e) = self.close() {
+            tracing::warn!("an image that was not closed could not be flushed: {e}");
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! Finding a place for what is written.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use diskfs_block::Result;
+
+use crate::numbers::{low_bits, power_of_two, shift_right};
+use crate::qcow2::cache::TableSlice;
+use crate::qcow2::l2_entry::{L2Entry, StandardCluster, SubclusterKind};
+use crate::qcow2::units::{GuestOffset, HostOffset, L2Layout};
+use crate::qcow2::write::Writer;
+use crate::qcow2::write::allocate::HostRun;
+use crate::qcow2::write::freed::Hole;
+use crate::qcow2::write::metadata::Locked;
+
+/// What is given a place in one go: larger requests are served in pieces, so that buffers for
+/// what surrounds them, and what others wait for, stay small.
+const PLAN_MAX_BYTES: u64 = 16 << 20;
+
+/// What comes of looking for a place.
+#[derive(Debug)]
+pub(super) enum Planned {
+    /// Somebody else gave it one meanwhile.
+    InPlace,
+    Allocation(Plan),
+}
+
+/// Where the clusters of a plan are to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Placement {
+    /// In clusters that were allocated for it.
+    New(HostRun),
+    /// Where the entries say already, or in an external data file.
+    Given,
+}
+
+/// Clusters in a row that are being given a place. Until it is carried out or given up, nobody
+/// else touches them.
+#[derive(Debug)]
+#[must_use = "clusters stay in flight until the plan has landed"]
+pub(super) struct Plan {
+    /// What is written.
+    pub(super) bytes: Range<u64>,
+    /// What is given a place: also what has to be copied before and behind.
+    pub(super) span: Range<u64>,
+    /// Guest clusters.
+    clusters: Range<u64>,
+    /// Where the first of them is to be.
+    host: HostOffset,
+    placement: Placement,
+    slice: Arc<TableSlice>,
+    /// The place reads as zeroes.
+    pub(super) untouched: bool,
+}
+
+impl Plan {
+    pub(super) const fn len_bytes(&self) -> u64 {
+        self.bytes.end.saturating_sub(self.bytes.start)
+    }
+
+    /// Where a guest byte of it is to be.
+    pub(super) const fn host_of(&self, guest: u64, cluster_bits: u32) -> HostOffset {
+        let start = self
+            .clusters
+            .start
+            .saturating_mul(power_of_two(cluster_bits));
+        self.host.plus(guest.saturating_sub(start))
+    }
+}
+
+/// Whether an entry has a place that can be written to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Has {
+    /// Its own, at this place.
+    Place(HostOffset),
+    /// None, or one that others have, too.
+    None,
+}
+
+const fn place_of_entry(entry: &L2Entry) -> Has {
+    match entry {
+        L2Entry::Standard(StandardCluster {
+            host: Some(host),
+            copied: true,
+            ..
+        }) => Has::Place(*host),
+        _ => Has::None,
+    }
+}
+
+impl Writer {
+    /// Finds a place for the front of the range that [`write_in_place`](Self::write_in_place)
+    /// could not write.
+    pub(super) fn plan(&self, at: GuestOffset, len_bytes: u64) -> Result<Planned> {
+        let geometry = self.geometry();
+        let bits = geometry.cluster_bits();
+        let first = shift_right(at.0, bits);
+        let mut locked = self.lock().wait_for(&(first..first.saturating_add(1)));
+        let slice = locked.writable_slice(at)?;
+        let entry = locked.entry(&slice, at)?;
+        let to = at.plus(len_bytes.min(geometry.left_in_cluster(at))).0;
+        if self.is_all_there(&entry, at.0..to) {
+            return Ok(Planned::InPlace);
+        }
+        let limit = at.plus(
+            len_bytes
+                .min(geometry.left_in_slice(at))
+                .min(PLAN_MAX_BYTES),
+        );
+        let end = shift_right(limit.0.saturating_sub(1), bits).saturating_add(1);
+        let end = locked.next_in_flight(first, end);
+        let has = place_of_entry(&entry);
+        let alike = self.alike(&locked, &slice, first..end, has)?;
+        let (clusters, placement, host) = match has {
+            Has::Place(host) => (alike, Placement::Given, host),
+            Has::None if self.external.is_some() => (
+                alike,
+                Placement::Given,
+                HostOffset(geometry.cluster_start(at).0),
+            ),
+            Has::None => {
+                let run = locked.allocate(alike.end.saturating_sub(alike.start))?;
+                let end = alike.start.saturating_add(run.clusters);
+                (
+                    alike.start..end,
+                    Placement::New(run),
+                    locked.place_of(run.first),
+                )
+            }
+        };
+        let planned = locked.finish_plan(at, limit, clusters, placement, host, slice);
+        if let (Err(_), Placement::New(run)) = (&planned, placement) {
+            locked.release(run)?;
+        }
+        planned.map(Planned::Allocation)
+    }
+
+    /// Whether all of the range, which lies within the entry's cluster, can be written where it is.
+    fn is_all_there(&self, entry: &L2Entry, range: Range<u64>) -> bool {
+        let L2Entry::Standard(cluster) = entry else {
+            return false;
+        };
+        let touched = self.subclusters(range);
+        cluster.copied
+            && cluster.host.is_some()
+            && touched
+                .clone()
+                .all(|i| cluster.kind_of(i) == SubclusterKind::Data)
+    }
+
+    /// The subclusters of a range within one cluster.
+    pub(super) fn subclusters(&self, range: Range<u64>) -> Range<u32> {
+        let geometry = self.geometry();
+        let bits = geometry.subcluster_bits();
+        let index = |at: u64| {
+            let in_cluster = geometry.offset_in_cluster(at);
+            u32::try_from(shift_right(in_cluster, bits)).unwrap_or(0)
+        };
+        let last = range.end.saturating_sub(1).max(range.start);
+        index(range.start)..index(last).saturating_add(1)
+    }
+
+    /// The clusters from the first on that are to be treated like it: all need a place, or all
+    /// have one, one behind the other.
+    fn alike(
+        &self,
+        locked: &Locked<'_>,
+        slice: &TableSlice,
+        range: Range<u64>,
+        first: Has,
+    ) -> Result<Range<u64>> {
+        let cluster_size = self.geometry().cluster_size();
+        let mut expected = first;
+        for cluster in range.start.saturating_add(1)..range.end {
+            let at = GuestOffset(cluster.saturating_mul(cluster_size));
+            if let Has::Place(host) = expected {
+                expected = Has::Place(host.plus(cluster_size));
+            }
+            let entry = locked.entry(slice, at)?;
+            let whole = at.0..at.plus(cluster_size).0;
+            if place_of_entry(&entry) != expected || self.is_all_there(&entry, whole) {
+                return Ok(range.start..cluster);
+            }
+        }
+        Ok(range)
+    }
+}
+
+impl Locked<'_> {
+    /// Says what is written, and what is copied around it, and takes the clusters into flight.
+    fn finish_plan(
+        &mut self,
+        at: GuestOffset,
+        limit: GuestOffset,
+        clusters: Range<u64>,
+        placement: Placement,
+        host: HostOffset,
+        slice: Arc<TableSlice>,
+    ) -> Result<Plan> {
+        let bits = self.writer.geometry().cluster_bits();
+        let place = |cluster: u64| cluster.saturating_mul(power_of_two(bits));
+        let bytes = at.0..limit.0.min(place(clusters.end));
+        let span = self.span(&slice, &bytes, placement)?;
+        let mut plan = Plan {
+            bytes,
+            span,
+            clusters,
+            host,
+            placement,
+            slice,
+            untouched: false,
+        };
+        plan.untouched = match placement {
+            Placement::New(run) => run.untouched,
+            Placement::Given => self.reach_given(&mut plan)?,
+        };
+        self.take_off(plan.clusters.clone());
+        Ok(plan)
+    }
+
+    /// Makes sure that the file has a place that was given; whether it reads as zeroes.
+    fn reach_given(&mut self, plan: &mut Plan) -> Result<bool> {
+        let writer = self.writer;
+        let bits = writer.geometry().cluster_bits();
+        let len_bytes = plan
+            .clusters
+            .end
+            .saturating_sub(plan.clusters.start)
+            .saturating_mul(power_of_two(bits));
+        let end = plan.host.plus(len_bytes);
+        if let Some(data) = &writer.external {
+            // The guest's disk ends within the last cluster, and so does its file.
+            plan.span.end = plan.span.end.min(writer.size_bytes);
+            let untouched = plan.host.0 >= data.size_bytes();
+            self.reach_external(end)?;
+            return Ok(untouched);
+        }
+        writer.check_target(plan.host, len_bytes)?;
+        if end.0 > writer.image.size_bytes() {
+            writer.reader.stored_len(plan.host, len_bytes)?;
+            self.reach(end)?;
+        }
+        Ok(false)
+    }
+
+    /// The bytes that get a place with `bytes`: from the start of what has to be copied in the
+    /// first cluster to its end in the last one.
+    fn span(
+        &self,
+        slice: &TableSlice,
+        bytes: &Range<u64>,
+        placement: Placement,
+    ) -> Result<Range<u64>> {
+        let geometry = self.writer.geometry();
+        let last_start = geometry.cluster_start(GuestOffset(bytes.end.saturating_sub(1)));
+        let first_end = geometry
+            .cluster_start(GuestOffset(bytes.start))
+            .plus(geometry.cluster_size())
+            .0;
+        let first = bytes.start..bytes.end.min(first_end);
+        let last = bytes.start.max(last_start.0)..bytes.end;
+        let start = self.span_in_cluster(slice, first, placement)?.start;
+        let end = self.span_in_cluster(slice, last, placement)?.end;
+        Ok(start..end)
+    }
+
+    /// The same for bytes that lie within one cluster.
+    fn span_in_cluster(
+        &self,
+        slice: &TableSlice,
+        bytes: Range<u64>,
+        placement: Placement,
+    ) -> Result<Range<u64>> {
+        let geometry = self.writer.geometry();
+        let cluster_at = geometry.cluster_start(GuestOffset(bytes.start));
+        let whole = cluster_at.0..cluster_at.plus(geometry.cluster_size()).0;
+        let entry = self.entry(slice, GuestOffset(bytes.start))?;
+        let cluster = match entry {
+            L2Entry::Standard(cluster) if geometry.layout() == L2Layout::Extended => cluster,
+            _ => return Ok(whole),
+        };
+        let bits = geometry.subcluster_bits();
+        let place = |index: u32| {
+            let in_cluster = u64::from(index).saturating_mul(power_of_two(bits));
+            cluster_at.plus(in_cluster).0
+        };
+        let touched = self.writer.subclusters(bytes.clone());
+        let is_stored = |index: u32| cluster.kind_of(index) == SubclusterKind::Data;
+        if placement == Placement::Given {
+            // What is stored in place already needs no copy.
+            let last = touched.end.saturating_sub(1);
+            let start = if is_stored(touched.start) {
+                bytes.start
+            } else {
+                place(touched.start)
+            };
+            let end = if is_stored(last) {
+                bytes.end
+            } else {
+                place(touched.end)
+            };
+            return Ok(start..end);
+        }
+        let first = touched.start.min(cluster.allocated.trailing_zeros());
+        let stored_end = u32::BITS.saturating_sub(cluster.allocated.leading_zeros());
+        Ok(place(first)..place(touched.end.max(stored_end)))
+    }
+
+    /// Has the L2 table say what was carried out.
+    pub(super) fn link(&mut self, plan: &Plan) -> Result<()> {
+        let linked = plan
+            .clusters
+            .clone()
+            .try_for_each(|cluster| self.link_cluster(plan, cluster));
+        self.state.exposes_clusters = true;
+        self.land(&plan.clusters);
+        linked
+    }
+
+    fn link_cluster(&mut self, plan: &Plan, cluster: u64) -> Result<()> {
+        let rules = self.rules();
+        let bits = rules.geometry.cluster_bits();
+        let start = cluster.saturating_mul(power_of_two(bits));
+        let old = self.entry(&plan.slice, GuestOffset(start))?;
+        let end = start.saturating_add(power_of_two(bits));
+        let covered = plan.span.start.max(start)..plan.span.end.min(end);
+        let stored = bitmap(self.writer.subclusters(covered), rules.geometry.layout());
+        let before = match old {
+            L2Entry::Standard(cluster) => cluster,
+            L2Entry::Compressed(_) => StandardCluster::default(),
+        };
+        let entry = StandardCluster {
+            host: Some(plan.host_of(start, bits)),
+            allocated: before.allocated | stored,
+            zero: before.zero & !stored,
+            copied: true,
+        };
+        self.set_entry(&plan.slice, GuestOffset(start), entry);
+        if let Placement::New(_) = plan.placement {
+            self.free_entry(&old, Hole::Keep);
+        }
+        Ok(())
+    }
+
+    /// Takes back what a plan has taken.
+    pub(super) fn give_up(&mut self, plan: &Plan) -> Result<()> {
+        self.land(&plan.clusters);
+        match plan.placement {
+            Placement::New(run) => self.release(run),
+            Placement::Given => Ok(()),
+        }
+    }
+}
+
+/// The bits of some subclusters; all of them without subclusters.
+pub(super) fn bitmap(subclusters: Range<u32>, layout: L2Layout) -> u32 {
+    if layout == L2Layout::Standard {
+        return u32::MAX;
+    }
+    let below = |end: u32| low_bits(u64::MAX, end);
+    let bits = below(subclusters.end) & !below(subclusters.start);
+    u32::try_from(bits).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,118 @@
+//! Changing reference counts: specification, section "Host cluster management".
+
+use std::sync::Arc;
+
+use diskfs_block::{Error, Result};
+
+use crate::numbers::{low_bits, power_of_two, shift_right, to_usize};
+use crate::qcow2::cache::{TableKey, TableSlice};
+use crate::qcow2::mapping::read_table;
+use crate::qcow2::refcounts::CountPlace;
+use crate::qcow2::units::HostOffset;
+use crate::qcow2::write::Writer;
+use crate::qcow2::write::metadata::Locked;
+
+/// Bits 9 to 63 of a refcount table entry.
+const OFFSET_MASK: u64 = !0x1ff;
+
+/// The counts of a stretch of clusters: a slice of a refcount block.
+#[derive(Debug)]
+pub(super) struct Counts {
+    pub(super) slice: Arc<TableSlice>,
+    /// The first cluster that it counts.
+    pub(super) first: u64,
+    /// How many it counts.
+    pub(super) len: u64,
+    order: u32,
+}
+
+impl Counts {
+    fn place(&self, cluster: u64) -> CountPlace {
+        CountPlace::new(self.order, cluster.saturating_sub(self.first))
+    }
+
+    pub(super) fn get(&self, cluster: u64) -> u64 {
+        self.place(cluster).get(&self.slice)
+    }
+
+    pub(super) const fn end(&self) -> u64 {
+        self.first.saturating_add(self.len)
+    }
+}
+
+impl Writer {
+    /// log2 of the clusters that a block counts.
+    pub(super) const fn block_entries_bits(&self) -> u32 {
+        self.geometry()
+            .cluster_bits()
+            .saturating_add(3)
+            .saturating_sub(self.header.refcount_order)
+    }
+
+    /// Clusters that a block counts.
+    pub(super) const fn block_entries(&self) -> u64 {
+        power_of_two(self.block_entries_bits())
+    }
+
+    /// The block that counts a cluster.
+    pub(super) const fn block_of(&self, cluster: u64) -> u64 {
+        shift_right(cluster, self.block_entries_bits())
+    }
+}
+
+impl Locked<'_> {
+    /// Where the `index`th block is, if it is anywhere.
+    pub(super) fn block_place(&self, index: u64) -> Result<Option<HostOffset>> {
+        let entry = self.state.refcount_table.get(to_usize(index)).copied();
+        let entry = entry.unwrap_or(0);
+        if entry & !OFFSET_MASK != 0 || !self.writer.geometry().is_cluster_aligned(entry) {
+            let at = self.state.refcount_table_at.plus(index.saturating_mul(8));
+            let reason = format!("refcount table entry {entry:#018x} is no cluster's offset");
+            return Err(Error::corrupt(reason).at(at.0));
+        }
+        Ok((entry != 0).then_some(HostOffset(entry)))
+    }
+
+    /// The counts around `cluster`; `None` when no block counts it, so that it is free.
+    pub(super) fn counts(&self, cluster: u64) -> Result<Option<Counts>> {
+        let writer = self.writer;
+        let Some(block) = self.block_place(writer.block_of(cluster))? else {
+            return Ok(None);
+        };
+        let slice_bytes = writer.geometry().slice_size();
+        let order = writer.header.refcount_order;
+        // 2^n counts of 2^order bits in a slice.
+        let len_bits = slice_bytes
+            .trailing_zeros()
+            .saturating_add(3)
+            .saturating_sub(order);
+        let number = shift_right(cluster, len_bits);
+        let slices_bits = writer.block_entries_bits().saturating_sub(len_bits);
+        let at = block.plus(low_bits(number, slices_bits).saturating_mul(slice_bytes));
+        let key = TableKey::Refcounts(writer.reader.mapping.layer, number);
+        let file = writer.image.as_ref();
+        let load = || read_table(file, at, slice_bytes, "refcount block").map(Some);
+        let slice = writer.store.get_or_load(key, load)?;
+        Ok(slice.map(|slice| Counts {
+            slice,
+            first: number.saturating_mul(power_of_two(len_bits)),
+            len: power_of_two(len_bits),
+            order,
+        }))
+    }
+
+    /// How often the cluster is referred to.
+    pub(crate) fn count(&self, cluster: u64) -> Result<u64> {
+        Ok(self
+            .counts(cluster)?
+            .map_or(0, |counts| counts.get(cluster)))
+    }
+
+    /// Changes a count, which lies in `counts`.
+    pub(super) fn set_count(&mut self, counts: &Counts, cluster: u64, count: u64) {
+        let place = counts.place(cluster);
+        place.set(&counts.slice, count);
+        let words = place.word..place.word.saturating_add(1);
+        self.state.counts.mark(&counts.slice, words);
+    }
+}

@@ -1,0 +1,231 @@
+//! Zeroing and discarding.
+//!
+//! What reads as zeroes without being stored is a flag in the L2 table from version 3 on. Version 2
+//! has none: there a cluster that is nowhere reads as zeroes, unless a backing file has it.
+
+use std::ops::Range;
+
+use diskfs_block::Result;
+
+use crate::numbers::{low_bits, round_up, shift_right, to_usize};
+use crate::qcow2::l2_entry::{L2Entry, StandardCluster, ZeroClusters};
+use crate::qcow2::mapping::RunKind;
+use crate::qcow2::units::GuestOffset;
+use crate::qcow2::write::Writer;
+use crate::qcow2::write::freed::Hole;
+use crate::qcow2::write::metadata::Locked;
+use crate::qcow2::write::plan::bitmap;
+
+/// Zeroes that have to be written are written in pieces of this size.
+const ZEROES_BYTES: u64 = 1 << 20;
+
+/// What is to become of clusters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unmap {
+    /// They read as zeroes, and keep their place: it will be written again.
+    Zero,
+    /// They are of no more use.
+    Discard,
+}
+
+/// What an entry becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    /// It says so already.
+    Nothing,
+    /// This; what it referred to is still referred to.
+    Keep(StandardCluster),
+    /// This; what it referred to is freed.
+    Free(StandardCluster),
+    /// A flag cannot say it.
+    AsData,
+}
+
+impl Writer {
+    /// Makes the range read as zeroes; the caller has checked it.
+    pub(crate) fn write_zeroes(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.begin()?;
+        let bits = if self.has_zero_flag() {
+            self.geometry().subcluster_bits()
+        } else {
+            self.geometry().cluster_bits()
+        };
+        let end = offset.saturating_add(len_bytes);
+        let whole = self.whole_units(offset, end, bits);
+        if whole.is_empty() {
+            self.zero_as_data(offset..end)?;
+        } else {
+            self.zero_as_data(offset..whole.start)?;
+            self.zero_whole(whole.clone())?;
+            self.zero_as_data(whole.end.min(end)..end)?;
+        }
+        self.relieve()
+    }
+
+    /// Gives back what the range is stored in. It reads as zeroes then, or as before; never as
+    /// what a backing file holds.
+    pub(crate) fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.begin()?;
+        let end = offset.saturating_add(len_bytes);
+        let whole = self.whole_units(offset, end, self.geometry().cluster_bits());
+        // Without a zero flag the backing file would be seen again.
+        let would_reveal = !self.has_zero_flag() && self.reader.backing.is_some();
+        if whole.is_empty() || would_reveal {
+            return Ok(());
+        }
+        if self.is_external_raw() {
+            return self.zero_external(whole);
+        }
+        self.unmap(whole, Unmap::Discard)?;
+        self.relieve()
+    }
+
+    fn has_zero_flag(&self) -> bool {
+        self.reader.mapping.rules.zero_clusters == ZeroClusters::Allowed
+    }
+
+    /// The units of `2^bits` bytes that lie within the range. The disk's last one may be cut short.
+    fn whole_units(&self, start: u64, end: u64, bits: u32) -> Range<u64> {
+        let end = if end >= self.size_bytes {
+            round_up(end, bits)
+        } else {
+            end.saturating_sub(low_bits(end, bits))
+        };
+        round_up(start, bits)..end
+    }
+
+    fn zero_whole(&self, range: Range<u64>) -> Result<()> {
+        if self.is_external_raw() {
+            return self.zero_external(range);
+        }
+        if !self.has_zero_flag() && self.reader.backing.is_some() {
+            return self.zero_as_data(range.start..range.end.min(self.size_bytes));
+        }
+        self.unmap(range, Unmap::Zero)
+    }
+
+    /// Writes zeroes where the range does not read as zeroes already.
+    fn zero_as_data(&self, range: Range<u64>) -> Result<()> {
+        let mut at = range.start;
+        while at < range.end {
+            let len_bytes = ZEROES_BYTES.min(range.end.saturating_sub(at));
+            if !self.reads_as_zeroes(at, len_bytes)? {
+                self.write_at(at, &vec![0; to_usize(len_bytes)])?;
+            }
+            at = at.saturating_add(len_bytes);
+        }
+        Ok(())
+    }
+
+    /// A raw external data file holds zeroes where the guest sees them, so they are written there,
+    /// and the tables stay as they are. What they have no place for is zeroes in both.
+    fn zero_external(&self, range: Range<u64>) -> Result<()> {
+        let end = range.end.min(self.size_bytes);
+        let mut at = GuestOffset(range.start);
+        while at.0 < end {
+            let _request = self.requests.enter();
+            let run = self.reader.mapping.run_at(at, end.saturating_sub(at.0))?;
+            if let RunKind::Data(host) = run.kind {
+                let there = self.reader.stored_len(host, run.len_bytes)?;
+                self.data().write_zeroes(host.0, there)?;
+            }
+            at = at.plus(run.len_bytes);
+        }
+        Ok(())
+    }
+
+    fn unmap(&self, range: Range<u64>, what: Unmap) -> Result<()> {
+        let mut at = range.start;
+        while at < range.end {
+            at = self.with_room(|| self.unmap_in_slice(at..range.end, what))?;
+        }
+        Ok(())
+    }
+
+    /// Does what lies in the first slice of the range, and says where that ends.
+    fn unmap_in_slice(&self, range: Range<u64>, what: Unmap) -> Result<u64> {
+        let geometry = self.geometry();
+        let at = GuestOffset(range.start);
+        let stop = at.plus(geometry.left_in_slice(at)).0.min(range.end);
+        if self.reader.mapping.slice(at)?.is_none() && self.is_nothing_behind(at) {
+            return Ok(at.plus(geometry.left_in_l1_entry(at)).0.min(range.end));
+        }
+        let bits = geometry.cluster_bits();
+        let clusters = shift_right(at.0, bits)..shift_right(round_up(stop, bits), bits);
+        let mut locked = self.lock().wait_for(&clusters);
+        let mut at = at;
+        while at.0 < stop {
+            let end = at.plus(geometry.left_in_cluster(at)).0.min(stop);
+            if locked.unmap_cluster(at.0..end, what)? == Change::AsData {
+                drop(locked);
+                self.zero_as_data(at.0..end.min(self.size_bytes))?;
+                return Ok(end);
+            }
+            at = GuestOffset(end);
+        }
+        Ok(stop)
+    }
+
+    /// Whether nothing shows from behind where this image has nothing.
+    fn is_nothing_behind(&self, at: GuestOffset) -> bool {
+        use diskfs_block::BlockRead;
+        let backing = self.reader.backing.as_ref();
+        backing.is_none_or(|backing| backing.size_bytes() <= at.0)
+    }
+}
+
+impl Locked<'_> {
+    /// Zeroes or discards a range within one cluster.
+    fn unmap_cluster(&mut self, range: Range<u64>, what: Unmap) -> Result<Change> {
+        let at = GuestOffset(range.start);
+        let old = match self.mapping().slice(at)? {
+            Some(slice) => self.entry(&slice, at)?,
+            None => L2Entry::Standard(StandardCluster::default()),
+        };
+        let layout = self.rules().geometry.layout();
+        let touched = bitmap(self.writer.subclusters(range), layout);
+        let change = self.change_of(&old, touched, what, at);
+        if let Change::Keep(entry) | Change::Free(entry) = change {
+            let slice = self.writable_slice(at)?;
+            self.set_entry(&slice, at, entry);
+            if let Change::Free(_) = change {
+                self.free_entry(&old, Hole::Punch);
+            }
+        }
+        Ok(change)
+    }
+
+    fn change_of(&self, old: &L2Entry, touched: u32, what: Unmap, at: GuestOffset) -> Change {
+        let is_whole = touched == u32::MAX;
+        let has_flag = self.writer.has_zero_flag();
+        // In version 2 only what is nowhere reads as zeroes; the caller knows that nothing is behind.
+        let nowhere = StandardCluster {
+            zero: if has_flag { u32::MAX } else { 0 },
+            ..StandardCluster::default()
+        };
+        let cluster = match old {
+            L2Entry::Compressed(_) if is_whole => return Change::Free(nowhere),
+            L2Entry::Compressed(_) => return Change::AsData,
+            L2Entry::Standard(cluster) => *cluster,
+        };
+        let is_zero = if self.writer.is_nothing_behind(at) {
+            cluster.allocated & touched == 0
+        } else {
+            touched & !cluster.zero == 0
+        };
+        let is_stored = cluster.host.is_some();
+        match what {
+            _ if is_zero && (!is_stored || what == Unmap::Zero) => Change::Nothing,
+            Unmap::Discard if is_stored => Change::Free(nowhere),
+            Unmap::Discard => Change::Keep(nowhere),
+            Unmap::Zero if is_whole && is_stored && (!cluster.copied || !has_flag) => {
+                Change::Free(nowhere)
+            }
+            Unmap::Zero => Change::Keep(StandardCluster {
+                allocated: cluster.allocated & !touched,
+                zero: cluster.zero | touched,
+                ..cluster
+            }),
+        }
+    }
+}

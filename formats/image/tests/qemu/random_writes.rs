@@ -1,0 +1,181 @@
+//! Random writes to images of every kind, beside a model; QEMU says what came of them.
+
+use std::path::Path;
+
+use diskfs_image::{Image, OpenOptions};
+
+use crate::case::{Backing, Case, DataFile};
+use crate::model::{Model, Step, is_clean, open, qemu_writes};
+use crate::tools::{Random, converted, have_qemu, number, try_run};
+
+fn snapshots_of(dir: &Path, case: &Case) -> Vec<Option<Vec<u8>>> {
+    (0..case.snapshots)
+        .map(|snapshot| {
+            let name = format!("snapshot.name=snap{snapshot}");
+            converted(dir, "disk.qcow2", &["-l", &name])
+        })
+        .collect()
+}
+
+fn write_and_check(dir: &Path, case: &Case, steps: u64) {
+    case.make(dir);
+    // QEMU itself breaks some images with snapshots and compressed writes.
+    let made = try_run(dir, "qemu-img", &["check", "disk.qcow2"]);
+    let Some(bytes) = converted(dir, "disk.qcow2", &[]).filter(|_| made.status.success()) else {
+        return;
+    };
+    let snapshots = snapshots_of(dir, case);
+    let mut model = Model::new(bytes, true);
+    let mut r = Random::new(case.seed ^ 0x77);
+    for round in 0..3 {
+        let image = open(dir, "disk.qcow2");
+        let disk = image.device();
+        for _ in 0..steps {
+            let step = Step::random(case.size_bytes(), case.cluster_size, &mut r);
+            model.step(step, disk.as_ref());
+        }
+        model.compare_all(disk.as_ref());
+        drop(disk);
+        if round == 0 {
+            drop(image);
+        } else {
+            image.close().unwrap();
+        }
+        is_clean(dir, "disk.qcow2");
+        let theirs = converted(dir, "disk.qcow2", &[]).expect("qemu-img reads it");
+        model.compare(0, &theirs);
+        assert_eq!(snapshots_of(dir, case), snapshots, "snapshots");
+        if case.data_file == DataFile::ExternalRaw {
+            model.compare(
+                0,
+                &std::fs::read(dir.join("data.bin")).unwrap()[..model.bytes.len()],
+            );
+        }
+        let ours = Image::open(&dir.join("disk.qcow2"), &OpenOptions::default()).unwrap();
+        assert!(ours.check().unwrap().unwrap().is_clean());
+        drop(ours);
+        qemu_writes(dir, "disk.qcow2", &mut model, &mut r);
+    }
+}
+
+fn check(case: Case, steps: u64) {
+    let dir = tempfile::tempdir().unwrap();
+    let result = std::panic::catch_unwind(|| write_and_check(dir.path(), &case, steps));
+    if result.is_err() {
+        let kept = dir.keep();
+        panic!("{case:?} in {}", kept.display());
+    }
+}
+
+/// Every value of every feature at least once, whatever the random rounds pick.
+#[test]
+fn each_feature() {
+    if !have_qemu("each_feature") {
+        return;
+    }
+    let plain = Case::plain();
+    let cases = [
+        plain,
+        Case {
+            version: 2,
+            snapshots: 1,
+            ..plain
+        },
+        Case {
+            version: 2,
+            backing: Backing::Qcow2,
+            cluster_size: 4096,
+            ..plain
+        },
+        Case {
+            cluster_size: 512,
+            refcount_bits: 1,
+            ..plain
+        },
+        Case {
+            cluster_size: 512,
+            refcount_bits: 64,
+            ..plain
+        },
+        Case {
+            cluster_size: 512,
+            backing: Backing::RawShorter,
+            zstd: true,
+            snapshots: 3,
+            ..plain
+        },
+        Case {
+            cluster_size: 2 << 20,
+            refcount_bits: 64,
+            ..plain
+        },
+        Case {
+            zstd: true,
+            backing: Backing::Qcow2Longer,
+            ..plain
+        },
+        Case {
+            extended_l2: true,
+            zstd: true,
+            snapshots: 1,
+            ..plain
+        },
+        Case {
+            extended_l2: true,
+            backing: Backing::Raw,
+            cluster_size: 16384,
+            snapshots: 1,
+            ..plain
+        },
+        Case {
+            extended_l2: true,
+            backing: Backing::Raw,
+            preallocation: "metadata",
+            ..plain
+        },
+        Case {
+            data_file: DataFile::External,
+            backing: Backing::Qcow2,
+            ..plain
+        },
+        Case {
+            data_file: DataFile::External,
+            extended_l2: true,
+            ..plain
+        },
+        Case {
+            data_file: DataFile::External,
+            preallocation: "metadata",
+            ..plain
+        },
+        Case {
+            data_file: DataFile::ExternalRaw,
+            ..plain
+        },
+        Case {
+            preallocation: "metadata",
+            cluster_size: 4096,
+            ..plain
+        },
+        Case {
+            preallocation: "falloc",
+            refcount_bits: 2,
+            ..plain
+        },
+    ];
+    for (seed, case) in (1..).zip(cases) {
+        check(Case { seed, ..case }, 60);
+    }
+}
+
+#[test]
+fn random_combinations() {
+    if !have_qemu("random_combinations") {
+        return;
+    }
+    let rounds = number("DISKFS_QEMU_ROUNDS", 10);
+    let seed = number("DISKFS_QEMU_SEED", 5000);
+    for seed in seed..seed + rounds {
+        check(Case::random(seed), 80);
+    }
+}
