@@ -59,6 +59,26 @@ struct Counter<'a> {
 
 /// Compares the counts of the image in `file` with its tables.
 pub(crate) fn check(file: &dyn BlockRead, header: &Header, rules: L2Rules) -> Result<CheckReport> {
+    counted(file, header, rules)?.compare()
+}
+
+/// How often each cluster of the image in `file` is referred to.
+pub(crate) fn references(
+    file: &dyn BlockRead,
+    header: &Header,
+    rules: L2Rules,
+) -> Result<Vec<u32>> {
+    let counter = counted(file, header, rules)?;
+    match counter.report.first_corrupt {
+        None => Ok(counter.counts),
+        Some(at) => {
+            let reason = "a cluster that is referred to lies past the end of the file";
+            Err(Error::corrupt(reason).at(at))
+        }
+    }
+}
+
+fn counted<'a>(file: &'a dyn BlockRead, header: &'a Header, rules: L2Rules) -> Result<Counter<'a>> {
     let clusters = shift_right(
         round_up(file.size_bytes(), header.geometry.cluster_bits()),
         header.geometry.cluster_bits(),
@@ -77,7 +97,7 @@ pub(crate) fn check(file: &dyn BlockRead, header: &Header, rules: L2Rules) -> Re
         report: CheckReport::default(),
     };
     counter.count_all()?;
-    counter.compare()
+    Ok(counter)
 }
 
 impl Counter<'_> {

@@ -22,6 +22,7 @@ impl Incompatible {
     /// Bits 0 to 4: dirty, corrupt, external data file, compression type, extended L2 entries.
     const KNOWN: u64 = 0b1_1111;
 
+    pub(crate) const DIRTY: u64 = 1;
     pub(crate) const EXTERNAL_DATA_FILE: u64 = 1 << 2;
     pub(crate) const COMPRESSION_TYPE: u64 = 1 << 3;
     pub(crate) const EXTENDED_L2: u64 = 1 << 4;

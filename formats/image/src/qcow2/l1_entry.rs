@@ -40,6 +40,15 @@ pub(crate) const fn is_copied(entry: u64) -> bool {
     entry & COPIED != 0
 }
 
+/// The entry, saying whether anything else refers to its table.
+pub(crate) const fn with_copied(entry: u64, copied: bool) -> u64 {
+    if copied {
+        entry | COPIED
+    } else {
+        entry & !COPIED
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

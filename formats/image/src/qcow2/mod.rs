@@ -213,12 +213,6 @@ impl Unopened {
                     .hint("`qemu-img check -r all` repairs it; reading is still possible"),
             );
         }
-        if self.header.incompatible.dirty() {
-            let reason = "was not closed properly (dirty bit), and is not repaired here yet";
-            return Err(Error::unsupported(reason)
-                .at(72)
-                .hint("`qemu-img check -r all` repairs it"));
-        }
         if self.bitmaps.iter().any(|bitmap| bitmap.recording) {
             let reason = "has bitmaps that record writes, which is not done here yet";
             return Err(Error::unsupported(reason).hint("`qemu-img bitmap --disable` stops that"));

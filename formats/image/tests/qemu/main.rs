@@ -18,5 +18,6 @@ mod matrix;
 mod model;
 mod parallel;
 mod random_writes;
+mod repair;
 mod tools;
 mod writable;

@@ -1,19 +1,9 @@
 //! References from several states to the same clusters: what internal snapshots are made of.
 #![expect(dead_code, reason = "internal snapshots are made with it")]
 
-use diskfs_block::{Error, Result};
+use diskfs_block::Result;
 
-use crate::numbers::low_bits;
-use crate::qcow2::write::Writer;
 use crate::qcow2::write::metadata::Locked;
-
-impl Writer {
-    /// The largest count.
-    fn count_max(&self) -> u64 {
-        let bits = u32::try_from(self.header.refcount_bits()).unwrap_or(u64::BITS);
-        low_bits(u64::MAX, bits)
-    }
-}
 
 impl Locked<'_> {
     /// One more reference to each of some clusters. Fails before any is counted when one of them
@@ -34,19 +24,5 @@ impl Locked<'_> {
             }
         }
         Ok(())
-    }
-
-    fn cannot_count(&self, cluster: u64, count: u64) -> Error {
-        let at = cluster.saturating_mul(self.writer.geometry().cluster_size());
-        if count == 0 {
-            return Error::corrupt("a cluster that is in use is counted as free")
-                .at(at)
-                .hint("run `qemu-img check` on the image");
-        }
-        let bits = self.writer.header.refcount_bits();
-        let reason = format!("a cluster is referred to {count} times, the most for {bits} bits");
-        Error::unsupported(reason)
-            .at(at)
-            .hint("convert the image to one with `refcount_bits=16`")
     }
 }

@@ -5,12 +5,13 @@ use std::sync::atomic::Ordering;
 
 use diskfs_block::{Error, ErrorKind, Result};
 
-use crate::qcow2::features::Autoclear;
+use crate::qcow2::features::{Autoclear, Incompatible};
 use crate::qcow2::units::HostOffset;
 use crate::qcow2::write::Writer;
 
 /// Where header fields are (specification, section "Header").
 const REFCOUNT_TABLE_AT: u64 = 48;
+const INCOMPATIBLE_AT: u64 = 72;
 const AUTOCLEAR_AT: u64 = 88;
 
 /// Whether anything was written.
@@ -51,6 +52,13 @@ impl Writer {
             return Ok(());
         }
         self.image.write_at(AUTOCLEAR_AT, &kept.to_be_bytes())?;
+        self.image.flush()
+    }
+
+    /// The image is as if it had been closed properly.
+    pub(super) fn clear_dirty_bit(&self) -> Result<()> {
+        let bits = self.header.incompatible.0 & !Incompatible::DIRTY;
+        self.image.write_at(INCOMPATIBLE_AT, &bits.to_be_bytes())?;
         self.image.flush()
     }
 

@@ -90,7 +90,7 @@ impl<'a> Locked<'a> {
     }
 
     /// Whether a flush is due.
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         let dirty = self
             .state
             .mapping

@@ -17,6 +17,7 @@ mod metadata;
 mod plan;
 mod refcount_block;
 mod refcount_table;
+mod repair;
 mod requests;
 mod unmap;
 
@@ -70,7 +71,7 @@ impl Writer {
         store: Arc<TableStore>,
     ) -> Result<Self> {
         let metadata = Metadata::load(files.image.as_ref(), &header)?;
-        Ok(Self {
+        let writer = Self {
             size_bytes: header.size_bytes,
             image: files.image,
             external: files.data,
@@ -85,7 +86,11 @@ impl Writer {
             started: Mutex::default(),
             begun: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-        })
+        };
+        if writer.header.incompatible.dirty() {
+            writer.repair()?;
+        }
+        Ok(writer)
     }
 
     const fn geometry(&self) -> Geometry {

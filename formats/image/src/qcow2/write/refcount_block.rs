@@ -58,6 +58,12 @@ impl Writer {
     pub(super) const fn block_of(&self, cluster: u64) -> u64 {
         shift_right(cluster, self.block_entries_bits())
     }
+
+    /// The largest count.
+    pub(super) fn count_max(&self) -> u64 {
+        let bits = u32::try_from(self.header.refcount_bits()).unwrap_or(u64::BITS);
+        low_bits(u64::MAX, bits)
+    }
 }
 
 impl Locked<'_> {
@@ -114,5 +120,19 @@ impl Locked<'_> {
         place.set(&counts.slice, count);
         let words = place.word..place.word.saturating_add(1);
         self.state.counts.mark(&counts.slice, words);
+    }
+
+    pub(super) fn cannot_count(&self, cluster: u64, count: u64) -> Error {
+        let at = cluster.saturating_mul(self.writer.geometry().cluster_size());
+        if count == 0 {
+            return Error::corrupt("a cluster that is in use is counted as free")
+                .at(at)
+                .hint("run `qemu-img check` on the image");
+        }
+        let bits = self.writer.header.refcount_bits();
+        let reason = format!("a cluster is referred to {count} times, the most for {bits} bits");
+        Error::unsupported(reason)
+            .at(at)
+            .hint("convert the image to one with `refcount_bits=16`")
     }
 }

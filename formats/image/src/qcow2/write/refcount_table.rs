@@ -43,20 +43,21 @@ impl Locked<'_> {
         // Written before anything points to it, and whole: what is missing would be garbage later.
         self.write_block(at, 0..1)?;
         let _ = self.touched(first, 1);
-        self.set_block(index, at);
-        self.state.added_blocks.insert(to_usize(index));
-        self.state.exposes_clusters = true;
+        self.add_block_at(index, at);
         Ok(())
     }
 
-    fn set_block(&mut self, index: u64, at: HostOffset) {
+    /// Enters a block that was written into the table.
+    pub(super) fn add_block_at(&mut self, index: u64, at: HostOffset) {
         if let Some(entry) = self.state.refcount_table.get_mut(to_usize(index)) {
             *entry = at.0;
         }
+        self.state.added_blocks.insert(to_usize(index));
+        self.state.exposes_clusters = true;
     }
 
     /// Writes a new block in which the clusters `used` are counted once.
-    fn write_block(&self, at: HostOffset, used: Range<u64>) -> Result<()> {
+    pub(super) fn write_block(&self, at: HostOffset, used: Range<u64>) -> Result<()> {
         let block = TableSlice::zeroed(at, self.writer.geometry().cluster_size());
         for index in used {
             CountPlace::new(self.writer.header.refcount_order, index).set(&block, 1);

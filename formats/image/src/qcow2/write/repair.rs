@@ -1,0 +1,177 @@
+//! Reference counts made anew, for an image that was not closed properly.
+//!
+//! With lazy refcounts counts are written late, and the dirty bit says that they may be wrong. What
+//! refers to the clusters is right, so the counts follow from it. The bit goes when all of them are
+//! durable; a crash before leaves it, and the next try begins again.
+
+use diskfs_block::{Error, Result};
+
+use crate::numbers::{to_u64, to_usize};
+use crate::qcow2::check;
+use crate::qcow2::l1_entry;
+use crate::qcow2::l2_entry::{L2Entry, StandardCluster};
+use crate::qcow2::units::{GuestOffset, HostOffset};
+use crate::qcow2::write::Writer;
+use crate::qcow2::write::metadata::Locked;
+
+const ADVICE: &str = "`qemu-img check -r all` may repair it";
+
+impl Writer {
+    /// Makes all counts what refers to the clusters, and clears the dirty bit.
+    pub(super) fn repair(&self) -> Result<()> {
+        let rules = self.reader.mapping.rules;
+        let references = check::references(self.image.as_ref(), &self.header, rules);
+        let mut references = references.map_err(|e| e.hint(ADVICE))?;
+        self.begin()?;
+        self.lock().add_missing_blocks(&mut references)?;
+        let last = self.block_of(to_u64(references.len()));
+        for block in 0..=last {
+            self.lock().recount(block, &references)?;
+            self.flush_when_full()?;
+        }
+        self.mark_all_copied(&references)?;
+        self.flush()?;
+        self.clear_dirty_bit()
+    }
+
+    fn flush_when_full(&self) -> Result<()> {
+        if self.lock().is_full() {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Has the entries of the current state say which clusters and tables are referred to once.
+    fn mark_all_copied(&self, references: &[u32]) -> Result<()> {
+        let coverage = self.geometry().l1_coverage();
+        let mut at = GuestOffset(0);
+        while at.0 < self.size_bytes {
+            self.lock().mark_table_copied(at, references)?;
+            self.flush_when_full()?;
+            at = at.plus(coverage);
+        }
+        Ok(())
+    }
+}
+
+impl Locked<'_> {
+    /// Gives a block to each stretch of clusters that is in use and has none. They go behind all
+    /// that is in use.
+    fn add_missing_blocks(&mut self, references: &mut Vec<u32>) -> Result<()> {
+        let mut index = 0;
+        // Each new block makes the file longer, by at most one stretch for the last of them.
+        while index
+            <= self
+                .writer
+                .block_of(to_u64(references.len()).saturating_sub(1))
+        {
+            let entries = self.writer.block_entries();
+            let start = to_usize(index.saturating_mul(entries));
+            let end = start
+                .saturating_add(to_usize(entries))
+                .min(references.len());
+            let stretch = references.get(start..end).unwrap_or_default();
+            let is_used = stretch.iter().any(|&count| count > 0);
+            if is_used && self.block_place(index)?.is_none() {
+                let at = self.place_of(to_u64(references.len()));
+                self.put_block(index, at)?;
+                references.push(1);
+            }
+            index = index.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    fn put_block(&mut self, index: u64, at: HostOffset) -> Result<()> {
+        if index >= to_u64(self.state.refcount_table.len()) {
+            let reason = "refcount table has no room for the clusters that are in use";
+            return Err(Error::unsupported(reason).hint(ADVICE));
+        }
+        let first = self.cluster_at(at);
+        self.reach(self.place_of(first.saturating_add(1)))?;
+        self.write_block(at, 0..0)?;
+        let _ = self.touched(first, 1);
+        self.add_block_at(index, at);
+        Ok(())
+    }
+
+    /// Sets the counts of one block.
+    fn recount(&mut self, block: u64, references: &[u32]) -> Result<()> {
+        if self.block_place(block)?.is_none() {
+            return Ok(());
+        }
+        let entries = self.writer.block_entries();
+        let max = self.writer.count_max();
+        let mut cluster = block.saturating_mul(entries);
+        let end = cluster.saturating_add(entries);
+        while cluster < end {
+            let Some(counts) = self.counts(cluster)? else {
+                return Ok(());
+            };
+            while cluster < counts.end() {
+                let wanted = references.get(to_usize(cluster)).copied().unwrap_or(0);
+                let wanted = u64::from(wanted);
+                if wanted > max {
+                    return Err(self.cannot_count(cluster, wanted));
+                }
+                if counts.get(cluster) != wanted {
+                    self.set_count(&counts, cluster, wanted);
+                }
+                cluster = cluster.saturating_add(1);
+            }
+        }
+        Ok(())
+    }
+
+    /// The L1 entry for `guest`, and all entries of its L2 table.
+    fn mark_table_copied(&mut self, guest: GuestOffset, references: &[u32]) -> Result<()> {
+        let geometry = self.writer.geometry();
+        let place = self.mapping().l1_piece(guest)?;
+        let entry = place.piece.word(place.index);
+        let at = place.piece.place_of(place.index);
+        let Some(table) = l1_entry::l2_table(entry, geometry, at)? else {
+            return Ok(());
+        };
+        let is_single = self.is_single(table, references);
+        if l1_entry::is_copied(entry) != is_single {
+            place
+                .piece
+                .set_word(place.index, l1_entry::with_copied(entry, is_single));
+            let words = place.index..place.index.saturating_add(1);
+            self.state.mapping.mark(&place.piece, words);
+        }
+        // The entries of a table that others have, too, are for whoever copies it.
+        if is_single {
+            self.mark_entries_copied(guest, references)?;
+        }
+        Ok(())
+    }
+
+    fn mark_entries_copied(&mut self, first: GuestOffset, references: &[u32]) -> Result<()> {
+        let geometry = self.writer.geometry();
+        let end = first
+            .plus(geometry.l1_coverage())
+            .0
+            .min(self.writer.size_bytes);
+        let mut at = first;
+        while at.0 < end && self.writer.external.is_none() {
+            let Some(slice) = self.mapping().slice(at)? else {
+                return Ok(());
+            };
+            if let L2Entry::Standard(cluster) = self.entry(&slice, at)?
+                && let Some(host) = cluster.host
+            {
+                let copied = self.is_single(host, references);
+                if copied != cluster.copied {
+                    self.set_entry(&slice, at, StandardCluster { copied, ..cluster });
+                }
+            }
+            at = at.plus(geometry.cluster_size());
+        }
+        Ok(())
+    }
+
+    fn is_single(&self, host: HostOffset, references: &[u32]) -> bool {
+        references.get(to_usize(self.cluster_at(host))) == Some(&1)
+    }
+}
