@@ -35,6 +35,19 @@ pub(crate) struct BitmapEntry {
     pub(crate) bitmap: Bitmap,
     pub(crate) table_at: HostOffset,
     pub(crate) table_entries: u32,
+    /// Where the entry is in the file.
+    at: HostOffset,
+    /// As stored.
+    pub(crate) flags: u32,
+    /// It is of a kind, and has no data besides, that keeps a program from changing it.
+    pub(crate) is_understood: bool,
+}
+
+impl BitmapEntry {
+    /// Where its flags are in the file.
+    pub(crate) const fn flags_at(&self) -> HostOffset {
+        self.at.plus(12)
+    }
 }
 
 /// The bitmaps of an image. A broken directory is no reason not to read the disk: it becomes a
@@ -101,10 +114,24 @@ fn read_entry(table: &mut TableReader<'_>) -> Result<BitmapEntry> {
         },
         table_at: HostOffset(raw.bitmap_table_offset.get()),
         table_entries: raw.bitmap_table_size.get(),
+        at,
+        flags: raw.flags.get(),
+        is_understood: raw.is_understood(),
     })
 }
 
 impl RawBitmap {
+    /// A dirty bitmap, all flags known, and extra data only if it may be left as it is.
+    const fn is_understood(&self) -> bool {
+        const KIND_DIRTY: u8 = 1;
+        const KNOWN_FLAGS: u32 = 0b111;
+        const EXTRA_DATA_COMPATIBLE: u32 = 0b100;
+        let flags = self.flags.get();
+        self.kind == KIND_DIRTY
+            && flags & !KNOWN_FLAGS == 0
+            && (self.extra_data_size.get() == 0 || flags & EXTRA_DATA_COMPATIBLE != 0)
+    }
+
     fn check(&self) -> Result<()> {
         let name_size = self.name_size.get();
         if name_size == 0 || name_size > NAME_MAX_BYTES {

@@ -70,6 +70,7 @@ impl Compatible {
 }
 
 impl Autoclear {
+    pub(crate) const BITMAPS: u64 = 1;
     pub(crate) const RAW_EXTERNAL_DATA: u64 = 1 << 1;
     /// Bits 0 and 1: bitmaps, raw external data.
     pub(crate) const KNOWN: u64 = 0b11;

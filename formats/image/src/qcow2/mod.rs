@@ -213,10 +213,6 @@ impl Unopened {
                     .hint("`qemu-img check -r all` repairs it; reading is still possible"),
             );
         }
-        if self.bitmaps.iter().any(|bitmap| bitmap.recording) {
-            let reason = "has bitmaps that record writes, which is not done here yet";
-            return Err(Error::unsupported(reason).hint("`qemu-img bitmap --disable` stops that"));
-        }
         Ok(())
     }
 

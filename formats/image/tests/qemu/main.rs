@@ -5,6 +5,7 @@
 //! `DISKFS_QEMU_SEED` picks other images, and a failure names its seed.
 
 mod bad_input;
+mod bitmaps;
 mod case;
 mod compare;
 mod cost;

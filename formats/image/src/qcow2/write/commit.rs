@@ -72,6 +72,7 @@ impl Writer {
             return Ok(());
         }
         self.flush()?;
+        self.store_bitmaps()?;
         if !self.lock().is_clean() {
             self.flush()?;
         }

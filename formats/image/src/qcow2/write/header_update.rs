@@ -33,7 +33,8 @@ impl Writer {
         }
         let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
         if *started == Started::No {
-            self.clear_unknown_features()?;
+            let keeps_bitmaps = self.begin_bitmaps()?;
+            self.clear_features(keeps_bitmaps)?;
             *started = Started::Yes;
             self.begun.store(true, Ordering::Release);
         }
@@ -45,9 +46,12 @@ impl Writer {
     }
 
     /// Autoclear bits stand for what a program keeps right when it writes. Those that this one
-    /// does not know go.
-    fn clear_unknown_features(&self) -> Result<()> {
-        let kept = self.header.autoclear.0 & Autoclear::KNOWN;
+    /// does not know go, and so does the bitmaps' when their directory is broken.
+    fn clear_features(&self, keeps_bitmaps: bool) -> Result<()> {
+        let mut kept = self.header.autoclear.0 & Autoclear::KNOWN;
+        if !keeps_bitmaps {
+            kept &= !Autoclear::BITMAPS;
+        }
         if self.header.version < 3 || kept == self.header.autoclear.0 {
             return Ok(());
         }

@@ -6,6 +6,7 @@
 //! makes a crash harmless.
 
 mod allocate;
+mod bitmaps;
 mod commit;
 mod count_up;
 mod cow;
@@ -32,6 +33,7 @@ use crate::qcow2::header::Header;
 use crate::qcow2::reader::Reader;
 use crate::qcow2::table_store::TableStore;
 use crate::qcow2::units::{Geometry, GuestOffset, HostOffset};
+use crate::qcow2::write::bitmaps::Recorder;
 use crate::qcow2::write::header_update::Started;
 use crate::qcow2::write::metadata::{Locked, Metadata};
 use crate::qcow2::write::plan::Planned;
@@ -59,6 +61,10 @@ pub(crate) struct Writer {
     full: AtomicBool,
     started: Mutex<Started>,
     begun: AtomicBool,
+    /// Bitmaps that every write has to be marked in.
+    recorders: Mutex<Vec<Recorder>>,
+    /// There are any.
+    records: AtomicBool,
     /// Nothing may be written any more.
     closed: AtomicBool,
 }
@@ -85,6 +91,8 @@ impl Writer {
             full: AtomicBool::new(false),
             started: Mutex::default(),
             begun: AtomicBool::new(false),
+            recorders: Mutex::default(),
+            records: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         };
         if writer.header.incompatible.dirty() {
@@ -120,6 +128,7 @@ impl Writer {
     /// Writes `buf` at `offset`; the caller has checked the range.
     pub(crate) fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
         self.begin()?;
+        self.record(offset, to_u64(buf.len()));
         let (mut at, mut rest) = (GuestOffset(offset), buf);
         while !rest.is_empty() {
             let done = self.with_room(|| self.write_some(at, rest))?;

@@ -45,6 +45,7 @@ impl Writer {
     /// Makes the range read as zeroes; the caller has checked it.
     pub(crate) fn write_zeroes(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.begin()?;
+        self.record(offset, len_bytes);
         let bits = if self.has_zero_flag() {
             self.geometry().subcluster_bits()
         } else {
@@ -66,6 +67,7 @@ impl Writer {
     /// what a backing file holds.
     pub(crate) fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.begin()?;
+        self.record(offset, len_bytes);
         let end = offset.saturating_add(len_bytes);
         let whole = self.whole_units(offset, end, self.geometry().cluster_bits());
         // Without a zero flag the backing file would be seen again.

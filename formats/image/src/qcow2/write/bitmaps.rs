@@ -1,0 +1,248 @@
+//! Persistent bitmaps: specification, section "Bitmaps".
+//!
+//! A bitmap that records stands for what a backup has to copy, so every write must end up in it.
+//! Before the first write it is marked as in use, which makes it void for everybody else, and after
+//! the last one its bits are stored and the mark is taken away. A crash leaves it marked.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+
+use diskfs_block::{Error, Result};
+
+use crate::description::BitmapState;
+use crate::numbers::{low_bits, power_of_two, shift_right, to_u64, to_usize};
+use crate::qcow2::bitmap_directory::{self, BitmapEntry};
+use crate::qcow2::units::HostOffset;
+use crate::qcow2::write::Writer;
+
+/// Bits are kept in pieces of this many bytes, those that have any.
+const PIECE: usize = 4096;
+/// log2 of the bits in a piece.
+const PIECE_BITS: u32 = 15;
+/// Pieces of one bitmap: 64 MiB, for 32 TiB at QEMU's default granularity. A bitmap that needs more
+/// stays marked as in use.
+const PIECES_MAX: u64 = 1 << 14;
+/// Bits 9 to 55 of a bitmap table entry.
+const OFFSET_MASK: u64 = 0x00ff_ffff_ffff_fe00;
+/// A cluster of ones that is not stored.
+const ALL_ONES: u64 = 1;
+/// The flag of a bitmap that is in use.
+const IN_USE: u32 = 1;
+
+/// What has been written since the bitmap was marked as in use.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    entry: BitmapEntry,
+    granularity_bits: u32,
+    pieces: BTreeMap<u64, Box<[u8; PIECE]>>,
+    /// It is not known any more.
+    lost: bool,
+}
+
+/// A table entry that is to be written when what it points to is durable.
+type NewEntry = (HostOffset, u64);
+
+impl Recorder {
+    const fn new(entry: BitmapEntry) -> Self {
+        Self {
+            granularity_bits: entry.bitmap.granularity_bytes.trailing_zeros(),
+            entry,
+            pieces: BTreeMap::new(),
+            lost: false,
+        }
+    }
+
+    /// Marks a range of the disk, which is not empty.
+    fn mark(&mut self, start: u64, end: u64) {
+        let first = shift_right(start, self.granularity_bits);
+        let last = shift_right(end.saturating_sub(1), self.granularity_bits);
+        let pieces = shift_right(last, PIECE_BITS)
+            .saturating_sub(shift_right(first, PIECE_BITS))
+            .saturating_add(to_u64(self.pieces.len()));
+        self.lost |= pieces > PIECES_MAX;
+        if self.lost {
+            self.pieces.clear();
+            return;
+        }
+        let mut bit = first;
+        while bit <= last {
+            let number = shift_right(bit, PIECE_BITS);
+            let piece = self.pieces.entry(number);
+            let piece = piece.or_insert_with(|| Box::new([0; PIECE]));
+            let end = number
+                .saturating_add(1)
+                .saturating_mul(power_of_two(PIECE_BITS));
+            while bit <= last && bit < end {
+                let in_piece = to_usize(low_bits(bit, PIECE_BITS));
+                if let Some(byte) = piece.get_mut(in_piece / 8) {
+                    // Bit 0 is the least significant one.
+                    *byte |= 1_u8.rotate_left(u32::try_from(in_piece % 8).unwrap_or(0));
+                }
+                bit = bit.saturating_add(1);
+            }
+        }
+    }
+}
+
+impl Writer {
+    /// Marks what records as in use. What cannot be read is void from now on: `false`.
+    pub(super) fn begin_bitmaps(&self) -> Result<bool> {
+        if !self.header.autoclear.bitmaps() {
+            return Ok(true);
+        }
+        let image = self.image.as_ref();
+        let Ok(entries) = bitmap_directory::read(image, &self.header) else {
+            return Ok(false);
+        };
+        let mut recorders = self.recorders();
+        for entry in entries {
+            let state = entry.bitmap.state;
+            if !entry.bitmap.recording || state == BitmapState::Inconsistent {
+                continue;
+            }
+            self.write_flags(&entry, entry.flags | IN_USE)?;
+            if entry.is_understood {
+                recorders.push(Recorder::new(entry));
+            }
+        }
+        self.records.store(!recorders.is_empty(), Ordering::Release);
+        drop(recorders);
+        self.image.flush()?;
+        Ok(true)
+    }
+
+    fn recorders(&self) -> MutexGuard<'_, Vec<Recorder>> {
+        self.recorders
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_flags(&self, entry: &BitmapEntry, flags: u32) -> Result<()> {
+        self.check_not_over_tables(entry.flags_at(), 4)?;
+        self.image
+            .write_at(entry.flags_at().0, &flags.to_be_bytes())
+    }
+
+    fn check_not_over_tables(&self, at: HostOffset, len_bytes: u64) -> Result<()> {
+        if !self.header.overlaps_tables(at, len_bytes) {
+            return Ok(());
+        }
+        Err(Error::corrupt("a bitmap lies over the image's own tables").at(at.0))
+    }
+
+    /// The range is about to be written.
+    pub(super) fn record(&self, offset: u64, len_bytes: u64) {
+        if len_bytes == 0 || !self.records.load(Ordering::Acquire) {
+            return;
+        }
+        for recorder in self.recorders().iter_mut() {
+            recorder.mark(offset, offset.saturating_add(len_bytes));
+        }
+    }
+
+    /// Stores what was recorded, and gives the bitmaps back to everybody.
+    pub(super) fn store_bitmaps(&self) -> Result<()> {
+        let recorders = std::mem::take(&mut *self.recorders());
+        self.records.store(false, Ordering::Release);
+        let mut stored = Vec::new();
+        let mut entries = Vec::new();
+        for recorder in recorders {
+            match self.store_bits(&recorder) {
+                Ok(more) if !recorder.lost => {
+                    entries.extend(more);
+                    stored.push(recorder.entry);
+                }
+                // It stays marked, and void: the disk is more than a bitmap.
+                Ok(_) => tracing::warn!("a bitmap became too large and is void now"),
+                Err(e) => tracing::warn!("a bitmap is void now: {e}"),
+            }
+        }
+        if stored.is_empty() {
+            return Ok(());
+        }
+        self.flush()?;
+        for (at, entry) in &entries {
+            self.image.write_at(at.0, &entry.to_be_bytes())?;
+        }
+        self.image.flush()?;
+        for entry in &stored {
+            self.write_flags(entry, entry.flags & !IN_USE)?;
+        }
+        self.image.flush()
+    }
+
+    fn store_bits(&self, recorder: &Recorder) -> Result<Vec<NewEntry>> {
+        let len = PIECE.min(to_usize(self.geometry().cluster_size()));
+        let mut places: BTreeMap<u64, HostOffset> = BTreeMap::new();
+        let mut added = Vec::new();
+        for (number, piece) in &recorder.pieces {
+            let start = number.saturating_mul(to_u64(PIECE));
+            for (index, part) in (0_u64..).zip(piece.chunks(len)) {
+                if part.iter().all(|&byte| byte == 0) {
+                    continue;
+                }
+                let at = start.saturating_add(index.saturating_mul(to_u64(len)));
+                self.store_part(recorder, at, part, &mut places, &mut added)?;
+            }
+        }
+        Ok(added)
+    }
+
+    /// Adds the bits of `part`, which begin at byte `at` of the bitmap, to what is stored.
+    fn store_part(
+        &self,
+        recorder: &Recorder,
+        at: u64,
+        part: &[u8],
+        places: &mut BTreeMap<u64, HostOffset>,
+        added: &mut Vec<NewEntry>,
+    ) -> Result<()> {
+        let bits = self.geometry().cluster_bits();
+        let index = shift_right(at, bits);
+        let in_cluster = low_bits(at, bits);
+        if let Some(cluster) = places.get(&index) {
+            return self.add_bits(cluster.plus(in_cluster), part);
+        }
+        let entry_at = recorder.entry.table_at.plus(index.saturating_mul(8));
+        if index >= u64::from(recorder.entry.table_entries) {
+            return Err(Error::corrupt("bitmap table is too short for the disk").at(entry_at.0));
+        }
+        self.check_not_over_tables(entry_at, 8)?;
+        let mut entry = [0; 8];
+        self.image.read_at(entry_at.0, &mut entry)?;
+        let entry = u64::from_be_bytes(entry);
+        let cluster = match entry & OFFSET_MASK {
+            0 if entry & ALL_ONES != 0 => return Ok(()),
+            0 => {
+                let cluster = self.add_bitmap_cluster()?;
+                added.push((entry_at, cluster.0));
+                cluster
+            }
+            place => HostOffset(place),
+        };
+        self.check_not_over_tables(cluster, self.geometry().cluster_size())?;
+        places.insert(index, cluster);
+        self.add_bits(cluster.plus(in_cluster), part)
+    }
+
+    /// A cluster of zeroes. Nothing refers to it before its count is durable.
+    fn add_bitmap_cluster(&self) -> Result<HostOffset> {
+        let mut locked = self.lock();
+        let run = locked.allocate(1)?;
+        let at = locked.place_of(run.first);
+        drop(locked);
+        let zeroes = vec![0; to_usize(self.geometry().cluster_size())];
+        self.image.write_at(at.0, &zeroes)?;
+        Ok(at)
+    }
+
+    fn add_bits(&self, at: HostOffset, part: &[u8]) -> Result<()> {
+        let mut stored = vec![0; part.len()];
+        self.image.read_at(at.0, &mut stored)?;
+        for (old, new) in stored.iter_mut().zip(part) {
+            *old |= new;
+        }
+        self.image.write_at(at.0, &stored)
+    }
+}
