@@ -6,6 +6,7 @@
 
 mod blocks;
 mod fallocate;
+mod inline;
 mod limit;
 mod set_len;
 mod write;
@@ -14,7 +15,7 @@ use diskfs_vfs::FileType;
 
 use crate::error::{Error, ErrorKind, InInode, Result};
 use crate::file_blocks::REMOVE_CREDITS;
-use crate::inode::{Inode, InodeFlags};
+use crate::inode::Inode;
 
 use super::Handle;
 use super::attributes;
@@ -40,10 +41,5 @@ fn check_writable(inode: &Inode) -> Result<()> {
         }
         _ => return Err(Error::new(ErrorKind::Invalid, "has no contents to write")),
     }
-    attributes::check_writable(inode)?;
-    if inode.has(InodeFlags::INLINE_DATA) {
-        let reason = "the file's contents are in its inode, which is not written yet";
-        return Err(Error::new(ErrorKind::Unsupported, reason));
-    }
-    Ok(())
+    attributes::check_writable(inode)
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use diskfs_vfs::Fallocate;
 
 use super::blocks::zero_part;
+use super::inline;
 use super::limit::{check_size, set_size};
 use super::set_len::grow;
 use super::{CREDITS, writable};
@@ -26,7 +27,8 @@ impl Core {
         what: Fallocate,
     ) -> Result<()> {
         self.update(&[number], CREDITS, |handle| {
-            let inode = writable(handle, number)?;
+            let mut inode = writable(handle, number)?;
+            inline::move_to_block(handle, &mut inode)?;
             let change = Change::new(handle, inode, offset, len_bytes).in_inode(number)?;
             change.check(what).in_inode(number)?;
             match what {

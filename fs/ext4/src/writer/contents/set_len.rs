@@ -1,6 +1,7 @@
 //! Files that become shorter or longer.
 
 use super::blocks::{zero_behind_end, zero_part};
+use super::inline;
 use super::limit::{check_size, set_size};
 use super::{CREDITS, writable};
 use crate::error::Result;
@@ -18,6 +19,9 @@ impl Core {
             not_append_only(&inode)?;
             let time = now();
             (inode.modified, inode.changed) = (time, time);
+            if inline::set_len(handle, &mut inode, size_bytes)? {
+                return Ok(());
+            }
             if size_bytes > inode.size_bytes {
                 check_size(handle.volume(), &inode, size_bytes)?;
                 grow(handle, &mut inode, size_bytes)?;

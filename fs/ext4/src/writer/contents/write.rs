@@ -1,6 +1,7 @@
 //! Writing data.
 
 use super::blocks::{self, Data};
+use super::inline;
 use super::limit::{self, size_max};
 use super::{CREDITS, writable};
 use crate::error::{ErrorKind, Result};
@@ -23,6 +24,9 @@ impl Core {
             }
             if data.bytes.is_empty() {
                 return Ok(0);
+            }
+            if inline::write(handle, &mut inode, data)? {
+                return Ok(data.bytes.len());
             }
             let data = data.until(size_max(handle.volume(), &inode));
             if data.bytes.is_empty() {
