@@ -56,6 +56,7 @@ pub mod export;
 mod file;
 mod filesystem;
 mod stack;
+mod writable;
 
 pub use diskfs_block as block;
 pub use diskfs_image as image;
@@ -67,4 +68,5 @@ pub use diskfs_image::{Format, Gate, OpenOptions, Share};
 pub use error::{Error, ErrorKind, Result};
 pub use file::File;
 pub use filesystem::Filesystem;
-pub use stack::{Content, ContentClass, Disk, Volume};
+pub use stack::{Commits, Content, ContentClass, Disk, Volume, WriteOptions};
+pub use writable::WritableFilesystem;

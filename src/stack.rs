@@ -3,21 +3,25 @@
 mod choose;
 mod content;
 mod driver;
+mod guest_disk;
 mod magic;
+mod overlay;
 mod volume;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use diskfs_block::BlockRead;
-use diskfs_image::{Description, Image, ImageSpec, OpenOptions};
+use diskfs_block::{BlockRead, Overlay};
+use diskfs_image::{Description, Image, ImageSpec, OpenOptions, WritableImage};
 use diskfs_volume::{PartitionTable, read_table};
 
 pub use content::{Content, ContentClass};
+pub use driver::{Commits, WriteOptions};
 pub use volume::Volume;
 
-use crate::{Error, ErrorKind, Filesystem, Result};
+use crate::{Error, ErrorKind, Filesystem, Result, WritableFilesystem};
+use guest_disk::GuestDisk;
 
 /// A virtual machine's disk: an image, the volumes on it, and their filesystems.
 ///
@@ -26,11 +30,23 @@ use crate::{Error, ErrorKind, Filesystem, Result};
 /// wanted.
 #[derive(Debug)]
 pub struct Disk {
-    image: Image,
+    image: Opened,
     path: PathBuf,
     table: OnceLock<Option<PartitionTable>>,
     volumes: OnceLock<Vec<Volume>>,
 }
+
+/// What an image is open for.
+#[derive(Debug)]
+enum Opened {
+    ReadOnly(Image),
+    Writable(WritableImage),
+    /// Changes go into memory and are forgotten.
+    DryRun(Image, Arc<Overlay>),
+}
+
+/// What a dry run may change: more would not be what one looks at before doing it.
+const DRY_RUN_MAX_BYTES: u64 = 1 << 30;
 
 impl Disk {
     /// Opens the image at `path`, read-only.
@@ -42,12 +58,7 @@ impl Disk {
         let path = path.as_ref();
         let image = Image::open(path, options).map_err(|e| Error::from(e).in_file(path))?;
         tracing::info!(image = %path.display(), "image opened");
-        Ok(Self {
-            image,
-            path: path.to_owned(),
-            table: OnceLock::new(),
-            volumes: OnceLock::new(),
-        })
+        Ok(Self::new(Opened::ReadOnly(image), path))
     }
 
     /// Opens an image as the user spells it: `disk.qcow2,snapshot=before`. What the spelling says
@@ -60,24 +71,113 @@ impl Disk {
         Self::open(&spec.path, &spec.options_over(options))
     }
 
-    /// The image's path, as it was given.
+    /// Opens the image at `path` for reading and writing. Nobody else can use it meanwhile, and
+    /// nothing is written before somebody writes.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); `Locked` when anybody uses it; `ReadOnly` for a snapshot.
+    pub fn open_writable(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
+        let path = path.as_ref();
+        let image = WritableImage::open(path, options).map_err(|e| Error::from(e).in_file(path))?;
+        tracing::info!(image = %path.display(), "image opened for writing");
+        Ok(Self::new(Opened::Writable(image), path))
+    }
+
+    /// Opens the image at `path` with `overlay` over it, a qcow2 image that takes all changes. The
+    /// overlay is made if it isn't there; else it must be one of this image, and is continued.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); `Invalid` for something else that is at `overlay`; `Unsupported`
+    /// for a snapshot.
+    pub fn open_overlay(
+        path: impl AsRef<Path>,
+        overlay: impl AsRef<Path>,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        let (path, overlay) = (path.as_ref(), overlay.as_ref());
+        let (image, began) = overlay::open(path, overlay, options)?;
+        tracing::info!(image = %path.display(), overlay = %overlay.display(), ?began, "overlay opened");
+        Ok(Self::new(Opened::Writable(image), overlay))
+    }
+
+    /// Opens the image at `path` for reading, and for writes that are kept in memory and forgotten;
+    /// [`changed_in_memory`](Self::changed_in_memory) tells how much they came to.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_dry_run(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
+        let path = path.as_ref();
+        let image = Image::open(path, options).map_err(|e| Error::from(e).in_file(path))?;
+        let overlay = Arc::new(Overlay::in_memory(image.device(), DRY_RUN_MAX_BYTES));
+        Ok(Self::new(Opened::DryRun(image, overlay), path))
+    }
+
+    fn new(image: Opened, path: &Path) -> Self {
+        Self {
+            image,
+            path: path.to_owned(),
+            table: OnceLock::new(),
+            volumes: OnceLock::new(),
+        }
+    }
+
+    /// The image's path, as it was given; the overlay's, when there is one.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// What the image says about itself: format, sizes, chain, snapshots.
     pub fn description(&self) -> &Description {
-        self.image.description()
+        match &self.image {
+            Opened::ReadOnly(image) | Opened::DryRun(image, _) => image.description(),
+            Opened::Writable(image) => image.description(),
+        }
     }
 
-    /// The image below.
-    pub fn image(&self) -> &Image {
-        &self.image
+    /// The image below, unless it is open for writing.
+    pub fn image(&self) -> Option<&Image> {
+        match &self.image {
+            Opened::ReadOnly(image) | Opened::DryRun(image, _) => Some(image),
+            Opened::Writable(_) => None,
+        }
+    }
+
+    /// How many bytes of the disk a dry run has changed so far, in blocks of 4 KiB; `None` when it
+    /// is none.
+    pub fn changed_in_memory(&self) -> Option<u64> {
+        match &self.image {
+            Opened::DryRun(_, overlay) => {
+                Some(overlay.changed().map(|range| range.len_bytes).sum())
+            }
+            Opened::ReadOnly(_) | Opened::Writable(_) => None,
+        }
     }
 
     /// The guest's disk, as the guest sees it.
     pub fn device(&self) -> Arc<dyn BlockRead> {
-        self.image.device()
+        self.guest_disk().read()
+    }
+
+    fn guest_disk(&self) -> GuestDisk {
+        match &self.image {
+            Opened::ReadOnly(image) => GuestDisk::ReadOnly(image.device()),
+            Opened::Writable(image) => GuestDisk::Writable(image.device()),
+            Opened::DryRun(_, overlay) => GuestDisk::Writable(overlay.clone()),
+        }
+    }
+
+    /// Ends writing: what was written is durable when it returns, and the image is left as it should
+    /// be. Close the filesystems of the disk before.
+    ///
+    /// # Errors
+    /// `Io`, `NoSpace`: then nobody knows what of the last writes is durable.
+    pub fn close(self) -> Result<()> {
+        match self.image {
+            Opened::Writable(image) => image
+                .close()
+                .map_err(|e| Error::from(e).in_file(&self.path)),
+            Opened::ReadOnly(_) | Opened::DryRun(..) => Ok(()),
+        }
     }
 
     /// The partition table; `None` without one.
@@ -101,11 +201,11 @@ impl Disk {
             let table = self.partition_table()?;
             let partitions = table.map_or(&[][..], |table| table.partitions.as_slice());
             let volumes = match partitions {
-                [] => vec![Volume::whole(&self.path, self.device())],
+                [] => vec![Volume::whole(&self.path, self.guest_disk())],
                 some => some
                     .iter()
                     .filter(|partition| !partition.is_extended())
-                    .map(|partition| Volume::partition(&self.path, self.device(), partition))
+                    .map(|partition| Volume::partition(&self.path, self.guest_disk(), partition))
                     .collect(),
             };
             let _ = self.volumes.set(volumes);
@@ -132,7 +232,7 @@ impl Disk {
             let reason = format!("the disk ends at byte {size_bytes}, before {offset_bytes}");
             return Err(Error::new(ErrorKind::Invalid, reason).in_file(&self.path));
         }
-        Ok(Volume::at(&self.path, self.device(), offset_bytes))
+        Ok(Volume::at(&self.path, self.guest_disk(), offset_bytes))
     }
 
     /// The filesystem that is meant when none is named: the only one, or the only one that holds an
@@ -143,6 +243,14 @@ impl Disk {
     /// that must be meant has no driver.
     pub fn filesystem(&self) -> Result<Filesystem> {
         choose::filesystem(self)
+    }
+
+    /// The same, opened for writing.
+    ///
+    /// # Errors
+    /// As [`filesystem`](Self::filesystem) and [`Volume::writable_filesystem`].
+    pub fn writable_filesystem(&self, options: &WriteOptions) -> Result<WritableFilesystem> {
+        choose::volume(self)?.writable_filesystem(options)
     }
 
     /// What is wrong with the image and its partition table, as sentences for the user. The table

@@ -28,7 +28,7 @@ pub(super) fn by_name(disk: &Disk, name: &str) -> Result<Volume> {
         return Ok(volume.clone());
     }
     if name == "disk" {
-        return Ok(Volume::whole(disk.path(), disk.device()));
+        return Ok(Volume::whole(disk.path(), disk.guest_disk()));
     }
     let (key, value) = parse(name);
     let mut found = Vec::new();
@@ -94,6 +94,26 @@ fn not_found(disk: &Disk, volumes: &[Volume], name: &str) -> Error {
 }
 
 pub(super) fn filesystem(disk: &Disk) -> Result<Filesystem> {
+    match meant(disk)? {
+        Meant::Volume(volume) => volume.filesystem(),
+        Meant::System(_, filesystem) => Ok(filesystem),
+    }
+}
+
+pub(super) fn volume(disk: &Disk) -> Result<Volume> {
+    match meant(disk)? {
+        Meant::Volume(volume) | Meant::System(volume, _) => Ok(volume.clone()),
+    }
+}
+
+/// What is meant when nothing is named.
+enum Meant<'a> {
+    Volume(&'a Volume),
+    /// With its filesystem, which had to be opened to find that out.
+    System(&'a Volume, Filesystem),
+}
+
+fn meant(disk: &Disk) -> Result<Meant<'_>> {
     let volumes = disk.volumes()?;
     let mut candidates = Vec::new();
     for volume in volumes {
@@ -103,8 +123,8 @@ pub(super) fn filesystem(disk: &Disk) -> Result<Filesystem> {
     }
     tracing::debug!(candidates = candidates.len(), "volumes that could be meant");
     match candidates.as_slice() {
-        [] => only_boot_or_nothing(disk, volumes),
-        [one] => one.filesystem(),
+        [] => only_boot_or_nothing(disk, volumes).map(Meant::Volume),
+        [one] => Ok(Meant::Volume(one)),
         several => with_system(disk, several),
     }
 }
@@ -124,7 +144,7 @@ fn is_candidate(volume: &Volume) -> Result<bool> {
 }
 
 /// The one of several that holds an operating system.
-fn with_system(disk: &Disk, candidates: &[&Volume]) -> Result<Filesystem> {
+fn with_system<'a>(disk: &Disk, candidates: &[&'a Volume]) -> Result<Meant<'a>> {
     let mut systems = Vec::new();
     for volume in candidates {
         if volume.content()?.is_some_and(super::Content::is_readable) {
@@ -135,7 +155,10 @@ fn with_system(disk: &Disk, candidates: &[&Volume]) -> Result<Filesystem> {
         }
     }
     let among = match systems.len() {
-        1 => return Ok(systems.remove(0).1),
+        1 => {
+            let (volume, filesystem) = systems.remove(0);
+            return Ok(Meant::System(volume, filesystem));
+        }
         0 => candidates.to_vec(),
         _ => systems.iter().map(|(volume, _)| *volume).collect(),
     };
@@ -147,7 +170,7 @@ fn with_system(disk: &Disk, candidates: &[&Volume]) -> Result<Filesystem> {
 }
 
 /// With nothing else on the disk, an EFI system partition or the like is what is meant.
-fn only_boot_or_nothing(disk: &Disk, volumes: &[Volume]) -> Result<Filesystem> {
+fn only_boot_or_nothing<'a>(disk: &Disk, volumes: &'a [Volume]) -> Result<&'a Volume> {
     let mut known = Vec::new();
     for volume in volumes {
         let sound = volume.entry().is_none_or(|entry| entry.problem.is_none());
@@ -156,13 +179,13 @@ fn only_boot_or_nothing(disk: &Disk, volumes: &[Volume]) -> Result<Filesystem> {
         }
     }
     match known.as_slice() {
-        [one] => one.filesystem(),
+        [one] => Ok(one),
         [] => {
             let broken = volumes
                 .iter()
                 .find(|v| v.entry().is_some_and(|e| e.problem.is_some()));
             if let Some(volume) = broken {
-                return volume.filesystem(); // Its error says what is wrong.
+                return Ok(volume); // Opening it says what is wrong.
             }
             let reason = "holds no filesystem that is known";
             let hint = "see what there is with `diskfs info`; name a place with --offset";

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use diskfs_block::BlockRead;
+use diskfs_block::{BlockRead, BlockWrite};
 use diskfs_ext4::{Ext4, Options};
-use diskfs_vfs::{FsRead, Result};
+use diskfs_vfs::{Error, ErrorKind, FsRead, FsWrite, Result};
 
 use super::content::Content;
 
@@ -16,6 +16,39 @@ pub(super) fn open(
     match content.kind {
         "ext2" | "ext3" | "ext4" => {
             Some(Ext4::open(device, &Options::default()).map(|fs| Arc::new(fs) as Arc<dyn FsRead>))
+        }
+        _ => None,
+    }
+}
+
+/// How a filesystem is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WriteOptions {
+    /// When changes become durable without being asked for.
+    pub commits: Commits,
+}
+
+/// When changes become durable without being asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Commits {
+    /// A few seconds after they are made, as the kernel does it.
+    #[default]
+    Timed,
+    /// When the filesystem is closed, all at once where the filesystem's journal has room for them;
+    /// before that only when memory or the journal run full.
+    AtClose,
+}
+
+/// Opens the filesystem for writing, or answers `None` when no driver is for its kind.
+pub(super) fn open_for_writing(
+    content: &Content,
+    _device: Arc<dyn BlockWrite>,
+    _options: &WriteOptions,
+) -> Option<Result<Arc<dyn FsWrite>>> {
+    match content.kind {
+        "ext2" | "ext3" | "ext4" => {
+            let reason = format!("{} is not written yet", content.kind);
+            Some(Err(Error::new(ErrorKind::Unsupported, reason)))
         }
         _ => None,
     }

@@ -80,7 +80,7 @@ impl Partition {
     /// # Errors
     /// [`ErrorKind::OutOfBounds`] when it does not lie within `device`; [`ErrorKind::Corrupt`]
     /// when it shares sectors with another partition, so that nobody can tell whose they are.
-    pub fn open(&self, device: Arc<dyn BlockRead>) -> Result<Slice> {
+    pub fn open<D: BlockRead + ?Sized>(&self, device: Arc<D>) -> Result<Slice<D>> {
         if let Some(problem @ Problem::Overlaps { .. }) = self.problem {
             let reason = format!("partition {} {problem}", self.number);
             let hint = format!("give --offset {} to read it anyway", self.start_bytes);
@@ -94,7 +94,7 @@ impl Partition {
     ///
     /// # Errors
     /// [`ErrorKind::OutOfBounds`] when it does not lie within `device`.
-    pub fn open_despite_overlap(&self, device: Arc<dyn BlockRead>) -> Result<Slice> {
+    pub fn open_despite_overlap<D: BlockRead + ?Sized>(&self, device: Arc<D>) -> Result<Slice<D>> {
         let size_bytes = device.size_bytes();
         Slice::new(device, self.start_bytes, self.len_bytes).map_err(|_| {
             let reason = format!(
