@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite};
-use diskfs_ext4::{Ext4, Options};
-use diskfs_vfs::{Error, ErrorKind, FsRead, FsWrite, Result};
+use diskfs_ext4::{Ext4, Options, WritableExt4};
+use diskfs_vfs::{FsRead, FsWrite, Result};
 
 use super::content::Content;
 
@@ -42,14 +42,25 @@ pub enum Commits {
 /// Opens the filesystem for writing, or answers `None` when no driver is for its kind.
 pub(super) fn open_for_writing(
     content: &Content,
-    _device: Arc<dyn BlockWrite>,
-    _options: &WriteOptions,
+    device: Arc<dyn BlockWrite>,
+    options: &WriteOptions,
 ) -> Option<Result<Arc<dyn FsWrite>>> {
     match content.kind {
         "ext2" | "ext3" | "ext4" => {
-            let reason = format!("{} is not written yet", content.kind);
-            Some(Err(Error::new(ErrorKind::Unsupported, reason)))
+            let fs = WritableExt4::open(device, &ext4_options(options));
+            Some(fs.map(|fs| Arc::new(fs) as Arc<dyn FsWrite>))
         }
         _ => None,
+    }
+}
+
+fn ext4_options(options: &WriteOptions) -> diskfs_ext4::WriteOptions {
+    let default = diskfs_ext4::WriteOptions::default();
+    diskfs_ext4::WriteOptions {
+        commit_interval: match options.commits {
+            Commits::Timed => default.commit_interval,
+            Commits::AtClose => None,
+        },
+        ..default
     }
 }
