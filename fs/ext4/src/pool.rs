@@ -273,11 +273,11 @@ mod tests {
         pool.keep(FsBlock(7), bytes(1), pool.device_epoch());
         let (before, checked) = pool.get(key(7)).unwrap();
         assert!(!checked);
-        let (_, first) = pool
+        let ((), first) = pool
             .change(key(7), TransactionId(1), |b| b.fill(2))
             .unwrap();
         assert!(first);
-        let (_, first) = pool.change(key(7), TransactionId(1), |b| b[0] = 3).unwrap();
+        let ((), first) = pool.change(key(7), TransactionId(1), |b| b[0] = 3).unwrap();
         assert!(!first);
         assert_eq!(&*before, [1; 4]);
         let (after, checked) = pool.get(key(7)).unwrap();

@@ -3,7 +3,6 @@
 mod read;
 mod write;
 
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -16,7 +15,9 @@ use crate::ext4::Ext4;
 use crate::locks::InodeLocks;
 use crate::recovery::{RecoveredForWriting, recover_for_writing};
 use crate::superblock::Superblock;
-use crate::writer::{self, Core, Ended, Holds, Orphans, Touched, Transactions, mark_mounted};
+use crate::writer::{
+    self, Core, Ended, Holds, Orphans, Touched, Transactions, Written, mark_mounted,
+};
 use crate::xattr::SharedAttributes;
 
 /// How a filesystem is opened for writing.
@@ -79,7 +80,7 @@ impl WritableExt4 {
             shared_attributes: SharedAttributes::default(),
             holds,
             renames: Mutex::default(),
-            written_bytes: AtomicU64::new(0),
+            written: Written::default(),
             commit_interval: options.commit_interval,
         });
         let committer = writer::start_committing(&core)?;

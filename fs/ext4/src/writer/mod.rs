@@ -35,8 +35,8 @@ mod tests;
 mod touched;
 mod transaction;
 mod unsettled;
+mod written;
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -45,6 +45,7 @@ use diskfs_vfs::Timestamp;
 
 use crate::allocator::Allocator;
 use crate::block::FsBlock;
+use crate::bytes::len_u64;
 use crate::error::{Error, ErrorKind, Result, device_failed};
 use crate::ext4::Ext4;
 use crate::locks::InodeLocks;
@@ -61,6 +62,7 @@ pub(crate) use orphans::Orphans;
 pub(crate) use touched::Touched;
 pub(crate) use transaction::{Ended, FreedRun, Transactions};
 pub(crate) use unsettled::{ChangedBlock, Unsettled};
+pub(crate) use written::Written;
 
 /// What every part of writing shares. See the [module](self).
 #[derive(Debug)]
@@ -80,8 +82,8 @@ pub(crate) struct Core {
     pub(crate) holds: Arc<Holds>,
     /// Held by whoever moves a directory to another directory.
     pub(crate) renames: Mutex<()>,
-    /// How much was written to the device.
-    pub(crate) written_bytes: AtomicU64,
+    /// What was written to the device.
+    pub(crate) written: Written,
     /// How old a transaction becomes before it is committed; `None`: until somebody asks.
     pub(crate) commit_interval: Option<Duration>,
 }
@@ -143,22 +145,42 @@ impl Core {
     /// # Errors
     /// `Io`, `NoSpace`.
     pub(crate) fn write_device(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        let len = crate::bytes::len_u64(bytes.len());
-        self.written_bytes.fetch_add(len, Ordering::Relaxed);
-        self.device.write_at(offset, bytes).map_err(write_failed)
+        let written = self.device.write_at(offset, bytes).map_err(write_failed);
+        self.written.note(len_u64(bytes.len()));
+        written
     }
 
-    /// How much was written since it was opened.
-    pub(crate) fn written_kbytes(&self) -> u64 {
-        self.written_bytes.load(Ordering::Relaxed).wrapping_shr(10)
+    /// Has a part of the device read as zeroes.
+    ///
+    /// # Errors
+    /// `Io`, `NoSpace`.
+    pub(crate) fn zero_device(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        let written = self.device.write_zeroes(offset, len_bytes);
+        self.written.note(len_bytes);
+        written.map_err(write_failed)
     }
 
-    /// Returns when everything that was written to the device is durable.
+    /// Flushes the device.
     ///
     /// # Errors
     /// `Io`.
     pub(crate) fn flush_device(&self) -> Result<()> {
-        self.device.flush().map_err(write_failed)
+        let done = self.written.done();
+        self.device.flush().map_err(write_failed)?;
+        self.written.became_durable(done);
+        Ok(())
+    }
+
+    /// Returns when everything that was written to the device is durable: at once, when nothing was
+    /// since it was flushed last.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn flush_written(&self) -> Result<()> {
+        if self.written.is_durable() {
+            return Ok(());
+        }
+        self.flush_device()
     }
 
     /// The byte of the device at which a block begins.

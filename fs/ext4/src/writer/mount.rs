@@ -125,7 +125,7 @@ impl Core {
             raw.s_wtime = stamp(raw, TimeHigh::Write);
             let written = raw.s_kbytes_written.get();
             raw.s_kbytes_written
-                .set(written.saturating_add(self.written_kbytes()));
+                .set(written.saturating_add(self.written.kbytes()));
         })?;
         self.flush_device()
     }

@@ -14,12 +14,12 @@ impl Core {
         let last = self.touched.last(number, what);
         if last == TransactionId(0) {
             // Nothing but contents that were written over others, if anything.
-            return self.flush_device();
+            return self.flush_written();
         }
         // A commit flushes the device before its own last block, and all contents were written
         // before the transaction's handles were closed.
         self.transactions.make_durable(last)?;
-        self.flush_device()
+        self.flush_written()
     }
 
     /// Makes everything durable.
@@ -27,7 +27,7 @@ impl Core {
         self.write_all_back()?;
         self.transactions
             .make_durable(self.transactions.running())?;
-        self.flush_device()
+        self.flush_written()
     }
 
     /// Ends a hold of a file.

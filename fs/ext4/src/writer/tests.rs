@@ -4,12 +4,15 @@
 mod fixture;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use diskfs_block::{BlockRead, BlockWrite, Event, Fate, Faulty, Memory, Overlay};
+use diskfs_block::{Event, Fate, Fault, Faulty, Overlay};
+use diskfs_vfs::{FsRead, InodeNumber};
 
-use fixture::{Image, available, e2fsck, is_clean};
+use fixture::{Image, available, e2fsck, has_errors, is_clean};
 
+use crate::block::FsBlock;
+use crate::error::ErrorKind;
+use crate::metadata_cache::Key;
 use crate::writable::{WritableExt4, WriteOptions};
 
 /// Feature sets that differ in what the journal looks like.
@@ -131,4 +134,277 @@ fn e2fsck_replays_the_same() {
             assert_eq!(run.image.owner(repaired), Some(ours), "{what}: {count}");
         }
     }
+}
+
+/// More than the log holds, many times over.
+#[test]
+fn the_log_goes_round() {
+    if !available("the_log_goes_round") {
+        return;
+    }
+    let run = run("goes round", "-t ext4 -b 1024 -J size=1 -N 2048", 160);
+    let events = run.log.events().len();
+    for count in (0..=events).step_by(events / 60) {
+        let seed = u64::try_from(count).unwrap();
+        let device = run.crashed(count, Fate::by_chance(seed));
+        let ours = run.check(count, device.clone());
+        if count % 5 == 0 {
+            let repaired = e2fsck(&*device, "goes round");
+            assert_eq!(run.image.owner(repaired), Some(ours), "{count}");
+        }
+    }
+}
+
+/// The log's own magic, in a block that is journalled.
+#[test]
+fn what_looks_like_the_log_is_escaped() {
+    if !available("what_looks_like_the_log_is_escaped") {
+        return;
+    }
+    for (what, args) in KINDS {
+        let image = Image::new(what, args, "16M", 3);
+        let (file, block) = image.block_of_first();
+        let mut content = vec![0xab; image.block_bytes()];
+        content[..4].copy_from_slice(&[0xc0, 0x3b, 0x39, 0x98]);
+        let faulty = Arc::new(Faulty::new(image.memory(), []));
+        let fs = WritableExt4::open(faulty.clone(), &options()).unwrap();
+        let key = Key::extent_block(file, block);
+        let replaced = fs.core.update(&[file], 1, |handle| {
+            handle.replace(key, content.clone());
+            Ok(())
+        });
+        replaced.unwrap();
+        fs.core.sync().unwrap();
+        let log = faulty.log();
+        let crashed = Arc::new(Overlay::in_memory(image.memory(), 64 << 20));
+        log.crash_after(usize::MAX)
+            .replay(&*crashed, |_, _| Fate::Lost)
+            .unwrap();
+        assert_ne!(
+            image.content(&*crashed, block),
+            content,
+            "{what}: not in the log"
+        );
+        assert_eq!(image.read_first(crashed.clone()), content[..1], "{what}");
+        let repaired = e2fsck(&*crashed, what);
+        assert_eq!(image.content(&*repaired, block), content, "{what}");
+        drop(fs);
+        assert_eq!(
+            image.content(&*faulty, block),
+            content,
+            "{what}: brought home"
+        );
+    }
+}
+
+/// A block of metadata that was freed and became a file's: what is written to it past the journal
+/// stays, at every moment; and when it becomes metadata again, that is replayed.
+#[test]
+fn a_freed_block_is_revoked() {
+    if !available("a_freed_block_is_revoked") {
+        return;
+    }
+    for (what, args) in KINDS {
+        let image = Image::new(what, args, "16M", 3);
+        let (file, block) = image.block_of_first();
+        let size = image.block_bytes();
+        let faulty = Arc::new(Faulty::new(image.memory(), []));
+        let fs = WritableExt4::open(faulty.clone(), &options()).unwrap();
+        let core = &fs.core;
+        let key = Key::extent_block(file, block);
+        let replace = |value: u8| {
+            let replaced = core.update(&[file], 1, |handle| {
+                handle.replace(key, vec![value; size]);
+                Ok(())
+            });
+            replaced.unwrap();
+            core.sync().unwrap();
+        };
+        replace(1);
+        let forgotten = core.update(&[file], 1, |handle| {
+            handle.forget(block);
+            Ok(())
+        });
+        forgotten.unwrap();
+        core.sync().unwrap();
+        core.write_device(core.byte_of(block), &vec![2; size])
+            .unwrap();
+        core.flush_device().unwrap();
+        let as_data = faulty.log().events().len();
+        replace(3);
+        let again = faulty.log().events().len();
+        drop(fs);
+        let log = faulty.take_log();
+        for count in as_data..=log.events().len() {
+            let device = Arc::new(Overlay::in_memory(image.memory(), 64 << 20));
+            log.crash_after(count)
+                .replay(&*device, Fate::by_chance(5))
+                .unwrap();
+            let found = image.read_first(device.clone());
+            assert!(
+                found == [2] || found == [3],
+                "{what}: {found:?} after {count}"
+            );
+            assert!(
+                count < again || found == [3],
+                "{what}: {found:?} after {count}"
+            );
+            let repaired = e2fsck(&*device, what);
+            assert_eq!(image.content(&*repaired, block)[..1], found, "{what}");
+        }
+    }
+}
+
+/// An operation that changes more than it said, and more than the log holds: nothing of it is
+/// written, and what was durable is there.
+#[test]
+fn what_the_log_does_not_hold_ends_writing() {
+    if !available("what_the_log_does_not_hold_ends_writing") {
+        return;
+    }
+    let image = Image::new("too large", "-t ext4 -b 1024 -J size=1", "16M", 20);
+    let faulty = Arc::new(Faulty::new(image.memory(), []));
+    let fs = WritableExt4::open(faulty.clone(), &options()).unwrap();
+    image.own(&fs, 7).unwrap();
+    fs.core.sync().unwrap();
+    let too_large = fs.core.update(&[], 1, |handle| {
+        for block in 9000..10_100 {
+            let key = Key::extent_block(12, FsBlock(block));
+            handle.replace(key, vec![9; 1024]);
+        }
+        Ok(())
+    });
+    too_large.unwrap();
+    let e = fs.core.sync().unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::ReadOnly);
+    assert!(e.to_string().contains("does not fit"), "{e}");
+    assert!(image.own(&fs, 8).is_err());
+    assert!(
+        fs.core.reader.lookup(InodeNumber(2), b"0001").is_ok(),
+        "reads go on"
+    );
+    drop(fs);
+    assert_eq!(image.owner(faulty.clone()), Some(7));
+    let e = WritableExt4::open(faulty, &options()).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Corrupt, "{e}");
+}
+
+/// Whichever write or flush fails: nobody is told that something is durable that is not.
+#[test]
+fn an_error_of_the_device_ends_writing() {
+    if !available("an_error_of_the_device_ends_writing") {
+        return;
+    }
+    let image = Image::new("errors", "-t ext4 -b 1024 -J size=1", "16M", 20);
+    let mut ended = 0;
+    for nth in 0..20 {
+        for fault in [
+            Fault::FailWrite { nth },
+            Fault::FailFlush { nth },
+            Fault::PowerCut { nth },
+        ] {
+            let below = image.memory();
+            let faulty = Arc::new(Faulty::new(below.clone(), [fault]));
+            let Ok(fs) = WritableExt4::open(faulty.clone(), &options()) else {
+                continue;
+            };
+            let mut durable = 0;
+            for round in 1..4 {
+                if image.own(&fs, round).is_err() || fs.core.sync().is_err() {
+                    ended += 1;
+                    break;
+                }
+                durable = round;
+            }
+            drop(fs);
+            let found = image.owner(below.clone()).unwrap();
+            assert!(found >= durable, "{fault:?}: {found}, not {durable}");
+            if !matches!(fault, Fault::PowerCut { .. }) && durable < 3 {
+                assert!(has_errors(&*below), "{fault:?} is not noted");
+            }
+        }
+    }
+    assert!(ended > 10, "{ended}");
+}
+
+/// Without a journal: not clean while it is open, clean when it was closed.
+#[test]
+fn without_a_journal() {
+    if !available("without_a_journal") {
+        return;
+    }
+    let image = Image::new("no journal", "-t ext4 -O ^has_journal -b 1024", "16M", 50);
+    let device = image.memory();
+    let fs = WritableExt4::open(device.clone(), &options()).unwrap();
+    assert!(!is_clean(&*device));
+    image.own(&fs, 4).unwrap();
+    fs.core.sync().unwrap();
+    assert_eq!(image.owner(device.clone()), Some(4));
+    let e = WritableExt4::open(device.clone(), &options()).unwrap_err();
+    assert!(e.to_string().contains("not unmounted cleanly"), "{e}");
+    drop(fs);
+    assert!(is_clean(&*device));
+    e2fsck(&*device, "no journal");
+}
+
+/// An untouched filesystem changes by what a mount and an unmount change.
+#[test]
+fn opened_and_closed() {
+    if !available("opened_and_closed") {
+        return;
+    }
+    let image = Image::new("opened", "-t ext4 -b 1024", "16M", 5);
+    let faulty = Arc::new(Faulty::new(image.memory(), []));
+    drop(WritableExt4::open(faulty.clone(), &options()).unwrap());
+    let log = faulty.take_log();
+    let writes = log.events().iter().filter(|event| **event != Event::Flush);
+    let places: Vec<u64> = writes
+        .map(|event| match event {
+            Event::Write { offset, bytes } if bytes.len() == 1024 => *offset,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(places, [1024, 1024]);
+    assert!(is_clean(&*faulty));
+}
+
+const THREADS: usize = 8;
+const EACH: u32 = 25;
+
+/// Many threads that all wait for their own change share commits, and all see it durable.
+#[test]
+fn commits_are_shared() {
+    if !available("commits_are_shared") {
+        return;
+    }
+    let image = Image::new("threads", "-t ext4 -b 1024 -J size=1", "16M", 64);
+    let faulty = Arc::new(Faulty::new(image.memory(), []));
+    let fs = WritableExt4::open(faulty.clone(), &options()).unwrap();
+    std::thread::scope(|scope| {
+        for nth in 0..THREADS {
+            let (fs, files) = (&fs, &image.files);
+            scope.spawn(move || {
+                for round in 0..EACH {
+                    let number = files[(nth * 7 + round as usize) % files.len()];
+                    let at = fs.core.update(&[number], 3, |handle| {
+                        let mut inode = handle.inode(number)?;
+                        inode.gid = round;
+                        handle.store_attributes(&inode)?;
+                        handle.go_on(200)?;
+                        inode.uid = round;
+                        handle.store_attributes(&inode)?;
+                        Ok(handle.transaction())
+                    });
+                    fs.core.transactions.make_durable(at.unwrap()).unwrap();
+                }
+            });
+        }
+    });
+    drop(fs);
+    let log = faulty.take_log();
+    let flushes = log.events().iter().filter(|event| **event == Event::Flush);
+    // Two for each commit.
+    let flushes = flushes.count();
+    assert!(flushes < THREADS * EACH as usize, "{flushes} flushes");
+    e2fsck(&*faulty, "threads");
 }

@@ -82,8 +82,7 @@ pub(super) fn zero_device(handle: &Handle<'_>, offset: u64, len_bytes: u64) -> R
     if len_bytes == 0 {
         return Ok(());
     }
-    let zeroed = handle.core().device.write_zeroes(offset, len_bytes);
-    zeroed.map_err(write_failed)
+    handle.core().zero_device(offset, len_bytes)
 }
 
 /// Makes bytes of a file zero that lie within one block, where that holds data.

@@ -10,8 +10,10 @@ use std::sync::Arc;
 use diskfs_block::{BlockRead, Memory};
 use diskfs_vfs::{FsRead, InodeNumber};
 
+use crate::block::{FileBlock, FsBlock};
 use crate::error::Result;
 use crate::ext4::{Ext4, Options};
+use crate::file_blocks::runs;
 use crate::inode_table;
 use crate::superblock::Superblock;
 use crate::writable::WritableExt4;
@@ -96,6 +98,37 @@ impl Image {
         })
     }
 
+    pub(super) fn block_bytes(&self) -> usize {
+        let superblock = Superblock::read(&*self.memory()).unwrap();
+        superblock.block_size.len()
+    }
+
+    /// The number of the first file, and the block that it has.
+    pub(super) fn block_of_first(&self) -> (u32, FsBlock) {
+        let number = self.files[0];
+        let fs = open(self.memory()).unwrap();
+        let inode = fs.volume().inode(number).unwrap().unwrap();
+        let run = runs(fs.volume(), &inode, FileBlock(0)).next().unwrap();
+        (number, run.unwrap().fs_block)
+    }
+
+    /// The first byte of the first file.
+    pub(super) fn read_first(&self, device: Arc<dyn BlockRead>) -> Vec<u8> {
+        let fs = open(device).unwrap();
+        let mut bytes = [0];
+        let inode = InodeNumber(u64::from(self.files[0]));
+        fs.read_at(inode, 0, &mut bytes).unwrap();
+        bytes.to_vec()
+    }
+
+    /// What a device has at a block.
+    pub(super) fn content(&self, device: &dyn BlockRead, block: FsBlock) -> Vec<u8> {
+        let mut bytes = vec![0; self.block_bytes()];
+        let at = block.0 * u64::try_from(bytes.len()).unwrap();
+        device.read_at(at, &mut bytes).unwrap();
+        bytes
+    }
+
     /// Whose all files are; `None` when they differ.
     pub(super) fn owner(&self, device: Arc<dyn BlockRead>) -> Option<u32> {
         let fs = open(device).unwrap_or_else(|e| panic!("{}: {e}", self.what));
@@ -125,6 +158,11 @@ pub(super) fn is_clean(device: &dyn BlockRead) -> bool {
     superblock.state.clean
         && !features.has(Incompatible::NEEDS_RECOVERY)
         && !features.has(ReadOnlyCompatible::ORPHAN_PRESENT)
+}
+
+/// Whether the filesystem, or its journal, says that an error was met.
+pub(super) fn has_errors(device: &dyn BlockRead) -> bool {
+    Superblock::read(device).unwrap().state.errors
 }
 
 fn succeed(what: &str, output: Output) -> String {
