@@ -1,0 +1,177 @@
+//! A host that has no room, or whose disk fails: an error, and an image that is whole.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use diskfs_block::{BlockWrite, ErrorKind, Fault, Faulty, Memory};
+use diskfs_image::{Format, Image, OpenOptions, WritableImage};
+
+use crate::case::Case;
+use crate::model::{Model, Step, content, is_clean, open};
+use crate::tools::{Random, converted, have_qemu, run, try_run};
+
+/// A tmpfs of 4 MiB, until it is dropped.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let args = ["-t", "tmpfs", "-o", "size=4m", "tmpfs", "."];
+        let mounted = try_run(dir.path(), "mount", &args);
+        mounted.status.success().then_some(Self(dir))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        try_run(Path::new("/"), "umount", &[self.path().to_str().unwrap()]);
+    }
+}
+
+#[test]
+#[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
+fn a_full_disk() {
+    if !have_qemu("a_full_disk") {
+        return;
+    }
+    let Some(disk) = SmallDisk::mount() else {
+        println!("SKIP: a_full_disk: no right to mount");
+        return;
+    };
+    let dir = disk.path();
+    for cluster in ["512", "65536", "256k"] {
+        let options = format!("cluster_size={cluster}");
+        let args = [
+            "create",
+            "-q",
+            "-f",
+            "qcow2",
+            "-o",
+            &options,
+            "disk.qcow2",
+            "16M",
+        ];
+        run(dir, "qemu-img", &args);
+        let image = open(dir, "disk.qcow2");
+        let device = image.device();
+        let mut model = Model::new(vec![0; 16 << 20], true);
+        let mut r = Random::new(3);
+        let mut refused = 0;
+        while refused < 20 {
+            let at = r.below(160) * 100_000;
+            let bytes = content(100_000, r.next());
+            match device.write_at(at, &bytes) {
+                Ok(()) => {
+                    let start = usize::try_from(at).unwrap();
+                    model.bytes[start..start + bytes.len()].copy_from_slice(&bytes);
+                }
+                Err(e) => {
+                    assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
+                    refused += 1;
+                    // Any part of it may be written.
+                    let start = usize::try_from(at).unwrap();
+                    let there = &mut model.bytes[start..start + bytes.len()];
+                    device.read_at(at, there).unwrap();
+                }
+            }
+        }
+        model.compare_all(device.as_ref());
+        // Room again: a discard gives it.
+        device.flush().unwrap();
+        device.discard(0, 16 << 20).unwrap();
+        model.bytes.fill(0);
+        device.flush().unwrap();
+        model.step(
+            Step::Write {
+                at: 1 << 20,
+                len: 1 << 20,
+                seed: 5,
+            },
+            device.as_ref(),
+        );
+        drop(device);
+        image.close().unwrap();
+        is_clean(dir, "disk.qcow2");
+        let path = dir.join("disk.qcow2");
+        let mut bytes = vec![0; model.bytes.len()];
+        let opened = Image::open(&path, &OpenOptions::default()).unwrap();
+        opened.device().read_at(0, &mut bytes).unwrap();
+        model.compare(0, &bytes);
+        drop(opened);
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+/// Each write or flush below fails once: what was written before stays, and what is tried again
+/// succeeds.
+#[test]
+fn a_disk_that_fails_once() {
+    if !have_qemu("a_disk_that_fails_once") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let case = Case {
+        cluster_size: 512,
+        snapshots: 1,
+        seed: 4,
+        ..Case::plain()
+    };
+    case.make(dir.path());
+    let bytes = std::fs::read(dir.path().join("disk.qcow2")).unwrap();
+    let before = converted(dir.path(), "disk.qcow2", &[]).unwrap();
+    for nth in (0..120).step_by(9) {
+        for fault in [
+            Fault::FailWrite { nth },
+            Fault::TornWrite {
+                nth,
+                keep_bytes: 700,
+            },
+            Fault::FailFlush { nth: nth / 8 },
+        ] {
+            let memory = Arc::new(Memory::new(bytes.as_slice()));
+            let device = Arc::new(Faulty::new(memory.clone(), [fault]));
+            write_through(device, before.clone(), nth);
+            let options = OpenOptions {
+                format: Some(Format::Qcow2),
+                ..OpenOptions::default()
+            };
+            let report = Image::from_device(memory, &options).unwrap().check();
+            let report = report.unwrap().unwrap();
+            assert_eq!(report.corrupt_clusters, 0, "{fault:?}: {report:?}");
+        }
+    }
+}
+
+fn write_through(device: Arc<dyn BlockWrite>, before: Vec<u8>, seed: u64) {
+    let options = OpenOptions {
+        format: Some(Format::Qcow2),
+        ..OpenOptions::default()
+    };
+    let image = WritableImage::from_device(device, &options).unwrap();
+    let disk = image.device();
+    let mut model = Model::new(before, true);
+    let mut r = Random::new(seed);
+    for _ in 0..12 {
+        let at = r.below(700) * 512 + r.below(512);
+        let bytes = content(1 + r.below(6000), r.next());
+        // What fails is tried again, as a guest does it.
+        if disk.write_at(at, &bytes).is_err() {
+            disk.write_at(at, &bytes).unwrap();
+        }
+        let start = usize::try_from(at).unwrap();
+        model.bytes[start..start + bytes.len()].copy_from_slice(&bytes);
+        if r.one_in(4) && disk.flush().is_err() {
+            disk.flush().unwrap();
+        }
+    }
+    model.compare_all(disk.as_ref());
+    if image.flush().is_err() {
+        image.flush().unwrap();
+    }
+    drop(disk);
+    let _ = image.close();
+}
