@@ -14,6 +14,7 @@
 
 mod ext4;
 mod image;
+mod image_write;
 mod journal;
 pub mod mutate;
 pub mod seeds;
@@ -33,6 +34,8 @@ pub enum Target {
     Probe,
     /// A qcow2 image: headers, tables, snapshots, clusters.
     Qcow2,
+    /// A qcow2 image that is written to.
+    Qcow2Write,
     /// A GPT, with right checksums.
     Gpt,
     /// Any partition table, as it is.
@@ -43,9 +46,10 @@ pub enum Target {
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Probe,
         Self::Qcow2,
+        Self::Qcow2Write,
         Self::Gpt,
         Self::Mbr,
         Self::Ext4Walk,
@@ -56,6 +60,7 @@ impl Target {
         match self {
             Self::Probe => "probe",
             Self::Qcow2 => "qcow2",
+            Self::Qcow2Write => "qcow2_write",
             Self::Gpt => "gpt",
             Self::Mbr => "mbr",
             Self::Ext4Walk => "ext4_walk",
@@ -67,6 +72,7 @@ impl Target {
         match self {
             Self::Probe => image::probe(device),
             Self::Qcow2 => image::qcow2(device),
+            Self::Qcow2Write => image_write::qcow2(device),
             Self::Gpt => tables::gpt(device),
             Self::Mbr => tables::mbr(device),
             Self::Ext4Walk => ext4::walk(device),
@@ -76,7 +82,7 @@ impl Target {
     /// Reads the structures only, as far as they can be told from contents.
     pub fn survey(self, device: &Arc<dyn BlockRead>) {
         match self {
-            Self::Qcow2 => image::survey(device),
+            Self::Qcow2 | Self::Qcow2Write => image::survey(device),
             Self::Ext4Walk => ext4::survey(device),
             Self::Probe | Self::Gpt | Self::Mbr => self.run(device),
         }
@@ -99,6 +105,11 @@ pub fn probe(data: &[u8]) {
 /// [`Target::Qcow2`] on an input.
 pub fn qcow2(data: &[u8]) {
     Target::Qcow2.run(&device(data));
+}
+
+/// [`Target::Qcow2Write`] on an input.
+pub fn qcow2_write(data: &[u8]) {
+    Target::Qcow2Write.run(&device(data));
 }
 
 /// [`Target::Gpt`] on an input.

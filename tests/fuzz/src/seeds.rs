@@ -75,7 +75,9 @@ fn decompress(path: &Path) -> Result<Sparse> {
 /// By what the image is, not what it is called.
 fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
     let targets: &[Target] = match () {
-        () if image.byte(0) == b'Q' && image.byte(3) == 0xfb => &[Target::Qcow2, Target::Probe],
+        () if image.byte(0) == b'Q' && image.byte(3) == 0xfb => {
+            &[Target::Qcow2, Target::Qcow2Write, Target::Probe]
+        }
         () if image.byte(1080) == 0x53 && image.byte(1081) == 0xef => &[Target::Ext4Walk],
         () => &[Target::Gpt, Target::Mbr, Target::Probe],
     };
@@ -141,6 +143,7 @@ fn tiny() -> Vec<Seed> {
     let mut seeds = vec![
         of(Target::Mbr, "tiny mbr", &mbr),
         of(Target::Qcow2, "tiny qcow2", &qcow2),
+        of(Target::Qcow2Write, "tiny qcow2", &qcow2),
     ];
     seeds.extend(Target::ALL.map(|target| of(target, "zeroes", &empty)));
     seeds

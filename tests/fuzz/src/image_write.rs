@@ -1,0 +1,89 @@
+//! Images that are written to.
+
+use std::sync::Arc;
+
+use diskfs_block::{BlockRead, BlockWrite, Overlay, Result, check_bounds};
+use diskfs_image::{Format, Gate, Image, OpenOptions};
+
+/// What a run may change.
+const CHANGED_MAX_BYTES: u64 = 64 << 20;
+/// Room behind the image for what is written.
+const ROOM_BYTES: u64 = 4 << 20;
+
+/// A device with zeroes behind it.
+#[derive(Debug)]
+struct Roomy(Arc<dyn BlockRead>);
+
+impl BlockRead for Roomy {
+    fn size_bytes(&self) -> u64 {
+        self.0.size_bytes().saturating_add(ROOM_BYTES)
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        check_bounds(offset, buf.len() as u64, self.size_bytes())?;
+        let there = self.0.size_bytes().saturating_sub(offset);
+        let len = usize::try_from(there).unwrap_or(usize::MAX).min(buf.len());
+        let (stored, missing) = buf.split_at_mut(len);
+        missing.fill(0);
+        if stored.is_empty() {
+            return Ok(());
+        }
+        self.0.read_at(offset, stored)
+    }
+}
+
+/// A qcow2 image, opened for writing, written, zeroed and discarded here and there, and closed.
+pub(crate) fn qcow2(device: &Arc<dyn BlockRead>) {
+    let roomy = Arc::new(Roomy(Arc::clone(device)));
+    let overlay: Arc<dyn BlockWrite> = Arc::new(Overlay::in_memory(roomy, CHANGED_MAX_BYTES));
+    let options = OpenOptions {
+        format: Some(Format::Qcow2),
+        gate: Gate::closed(),
+        cache_bytes: 4 << 20,
+        ..OpenOptions::default()
+    };
+    for round in 0..2 {
+        let Ok(image) = diskfs_image::WritableImage::from_device(Arc::clone(&overlay), &options)
+        else {
+            return;
+        };
+        let disk = image.device();
+        let mut places = vec![
+            0,
+            disk.size_bytes() / 2,
+            disk.size_bytes().saturating_sub(5000),
+        ];
+        places.extend(image.map().take(20).flatten().map(|run| run.start));
+        for (index, at) in places.into_iter().enumerate() {
+            change(disk.as_ref(), at, index + round);
+        }
+        drop(disk);
+        let _ = image.close();
+    }
+    if let Ok(image) = Image::from_device(overlay, &options) {
+        let _ = image.check();
+    }
+}
+
+fn change(disk: &dyn BlockWrite, at: u64, index: usize) {
+    let left = disk.size_bytes().saturating_sub(at);
+    let bytes = [0x5a; 5000];
+    let len = left.min(5000);
+    let part = &bytes[..usize::try_from(len).unwrap_or(0)];
+    match index % 4 {
+        0 | 1 => {
+            let _ = disk.write_at(at, part);
+        }
+        2 => {
+            let _ = disk.write_zeroes(at, left.min(300_000));
+        }
+        _ => {
+            let _ = disk.discard(at, left.min(3_000_000));
+        }
+    }
+    let mut back = vec![0; part.len()];
+    let _ = disk.read_at(at, &mut back);
+    if index % 5 == 0 {
+        let _ = disk.flush();
+    }
+}
