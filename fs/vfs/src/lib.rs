@@ -20,7 +20,9 @@
     )
 )]
 
+pub mod copy_in;
 pub mod copy_out;
+pub mod edit;
 mod error;
 mod fs;
 mod fs_write;
@@ -28,6 +30,7 @@ pub mod glob;
 mod metadata;
 pub mod path;
 mod read_file;
+mod recorder;
 #[cfg(any(test, feature = "testing"))]
 #[expect(
     clippy::arithmetic_side_effects,
@@ -39,7 +42,9 @@ mod read_file;
 )]
 pub mod testing;
 mod walk;
+mod write_file;
 
+pub use copy_in::copy_in;
 pub use copy_out::copy_out;
 pub use error::{Error, ErrorKind, Result};
 pub use fs::{
@@ -50,6 +55,8 @@ pub use fs_write::{
     SyncFile,
 };
 pub use metadata::{Device, FileFlags, FileType, InodeNumber, Metadata, Timestamp};
-pub use path::{Follow, resolve};
+pub use path::{Follow, resolve, resolve_beneath, resolve_parent};
 pub use read_file::{FileReader, read_file};
+pub use recorder::{Change, Recorder, What};
 pub use walk::{MAX_DEPTH, Walk, WalkEntry, walk};
+pub use write_file::{FileWriter, replace_contents};

@@ -36,6 +36,64 @@ pub fn resolve(fs: &dyn FsRead, path: impl AsRef<[u8]>, follow: Follow) -> Resul
         .map_err(|error| error.in_path(path))
 }
 
+/// Finds the directory that `path` has its last name in, and that name: where something is made,
+/// removed or renamed. Symlinks on the way are followed, the last name is not looked at. Slashes
+/// behind it don't count.
+///
+/// # Errors
+/// As [`resolve`]; `NotADirectory`; `Invalid` for the root and for what ends in `.` or `..`.
+pub fn resolve_parent(fs: &dyn FsRead, path: impl AsRef<[u8]>) -> Result<(InodeNumber, Vec<u8>)> {
+    let path = path.as_ref();
+    parent(fs, path).map_err(|error| error.in_path(path))
+}
+
+fn parent(fs: &dyn FsRead, path: &[u8]) -> Result<(InodeNumber, Vec<u8>)> {
+    let end = path.iter().rposition(|&byte| byte != b'/');
+    let trimmed = end.and_then(|end| path.get(..=end)).unwrap_or_default();
+    let name_at = trimmed.iter().rposition(|&byte| byte == b'/');
+    let name_at = name_at.map_or(0, |slash| slash.saturating_add(1));
+    let (dir, name) = trimmed.split_at_checked(name_at).unwrap_or_default();
+    if name.is_empty() || name == b"." || name == b".." {
+        return Err(Error::new(ErrorKind::Invalid, "has no name of its own"));
+    }
+    if name.len() > NAME_MAX_BYTES {
+        return Err(ErrorKind::NameTooLong.into());
+    }
+    check(path)?;
+    let dir = Resolver::new(fs, Follow::All).run(dir)?;
+    if fs.metadata(dir)?.is_dir() {
+        Ok((dir, name.to_vec()))
+    } else {
+        Err(ErrorKind::NotADirectory.into())
+    }
+}
+
+/// As [`resolve`], from `start` on, and never out of it: `..` of `start`, and an absolute symlink
+/// unless `start` is the filesystem's root, are refused.
+///
+/// # Errors
+/// As [`resolve`]; `Denied` for what leads out.
+pub fn resolve_beneath(
+    fs: &dyn FsRead,
+    start: InodeNumber,
+    path: impl AsRef<[u8]>,
+    follow: Follow,
+) -> Result<InodeNumber> {
+    let path = path.as_ref();
+    let resolver = Resolver {
+        start,
+        outside: if start == fs.root() {
+            Outside::IsTheRoot
+        } else {
+            Outside::Refused
+        },
+        ..Resolver::new(fs, follow)
+    };
+    check(path)
+        .and_then(|()| resolver.run(path))
+        .map_err(|error| error.in_path(path))
+}
+
 fn check(path: &[u8]) -> Result<()> {
     if path.len() > PATH_MAX_BYTES {
         return Err(Error::new(
@@ -58,8 +116,18 @@ struct Step {
     inode: InodeNumber,
 }
 
+/// What `..` of the start and absolute symlinks come to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outside {
+    /// The start again: it is the filesystem's root.
+    IsTheRoot,
+    Refused,
+}
+
 struct Resolver<'a> {
     fs: &'a dyn FsRead,
+    start: InodeNumber,
+    outside: Outside,
     follow: Follow,
     /// The directories from the root down to where the look-up stands. The way is kept here rather
     /// than asked of the `..` entries: those are the image's word.
@@ -73,6 +141,8 @@ impl<'a> Resolver<'a> {
     fn new(fs: &'a dyn FsRead, follow: Follow) -> Self {
         Self {
             fs,
+            start: fs.root(),
+            outside: Outside::IsTheRoot,
             follow,
             steps: Vec::new(),
             rest: Vec::new(),
@@ -92,9 +162,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn here(&self) -> InodeNumber {
-        self.steps
-            .last()
-            .map_or_else(|| self.fs.root(), |step| step.inode)
+        self.steps.last().map_or(self.start, |step| step.inode)
     }
 
     /// Takes the next name off the rest of the path.
@@ -120,7 +188,9 @@ impl<'a> Resolver<'a> {
             b"." => return self.require_directory(self.here()),
             b".." => {
                 self.require_directory(self.here())?;
-                self.steps.pop();
+                if self.steps.pop().is_none() {
+                    self.leave()?;
+                }
                 return Ok(());
             }
             _ if name.len() > NAME_MAX_BYTES => {
@@ -147,6 +217,17 @@ impl<'a> Resolver<'a> {
         }
         self.step(name, inode);
         Ok(())
+    }
+
+    /// Goes to what is above the start.
+    fn leave(&self) -> Result<()> {
+        match self.outside {
+            Outside::IsTheRoot => Ok(()),
+            Outside::Refused => Err(Error::new(
+                ErrorKind::Denied,
+                "leads out of the directory that is being filled",
+            )),
+        }
     }
 
     fn step(&mut self, name: &[u8], inode: InodeNumber) {
@@ -176,6 +257,7 @@ impl<'a> Resolver<'a> {
         }
         check(&target)?;
         if target.starts_with(b"/") {
+            self.leave()?;
             self.steps.clear();
         }
         target.extend_from_slice(&self.rest);
@@ -224,6 +306,50 @@ enum Place {
 mod tests {
     use super::*;
     use crate::testing::MemoryFs;
+
+    #[test]
+    fn parents_have_names_in_them() {
+        let fs = tree();
+        let bin = resolve(&fs, "/usr/bin", Follow::All).unwrap();
+        for path in ["/usr/bin/new", "usr/bin/new/", "/usr//bin/../bin/new//"] {
+            assert_eq!(
+                resolve_parent(&fs, path).unwrap(),
+                (bin, b"new".to_vec()),
+                "{path}"
+            );
+        }
+        assert_eq!(
+            resolve_parent(&fs, "new").unwrap(),
+            (fs.root(), b"new".to_vec())
+        );
+        for path in ["/", "", "/usr/.", "/usr/..", ".."] {
+            let error = resolve_parent(&fs, path).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{path}");
+        }
+        let error = resolve_parent(&fs, "/no/new").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn nothing_leads_out_of_a_start_that_is_not_the_root() {
+        let mut fs = MemoryFs::new();
+        let inner = fs.dir("/a/inner");
+        let a = fs.dir("/a");
+        fs.symlink("/a/up", "..");
+        fs.symlink("/a/near", "inner/../inner");
+        fs.symlink("/a/root", "/a/inner");
+        let kind = |path: &str| {
+            resolve_beneath(&fs, a, path, Follow::All)
+                .unwrap_err()
+                .kind()
+        };
+        assert_eq!(resolve_beneath(&fs, a, "near", Follow::All).unwrap(), inner);
+        for path in ["..", "up", "inner/../..", "root", "up/a"] {
+            assert_eq!(kind(path), ErrorKind::Denied, "{path}");
+        }
+        let whole = resolve_beneath(&fs, fs.root(), "a/root", Follow::All);
+        assert_eq!(whole.unwrap(), inner);
+    }
 
     fn tree() -> MemoryFs {
         let mut fs = MemoryFs::new();

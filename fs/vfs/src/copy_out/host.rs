@@ -174,13 +174,13 @@ pub(super) fn make<T>(
 }
 
 /// The path by which the kernel leads to an open file, be it a symlink itself.
-pub(super) fn path_of(fd: BorrowedFd<'_>) -> OsString {
+pub(crate) fn path_of(fd: BorrowedFd<'_>) -> OsString {
     use std::os::fd::AsRawFd;
     OsString::from_vec(format!("/proc/self/fd/{}", fd.as_raw_fd()).into_bytes())
 }
 
 /// An error of the host.
-pub(super) fn failed(what: &str, errno: Errno) -> Error {
+pub(crate) fn failed(what: &str, errno: Errno) -> Error {
     let kind = match errno {
         Errno::NOENT => ErrorKind::NotFound,
         Errno::EXIST => ErrorKind::Exists,

@@ -10,6 +10,8 @@ mod tests;
 
 use std::path::Path;
 
+pub(crate) use host::{failed, path_of};
+
 use crate::{Error, FsRead, InodeNumber, Result};
 
 /// What a copy keeps besides contents. Holes, hard links between the files of one copy, and
@@ -122,7 +124,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    fn note(&mut self, error: Error) {
+    pub(crate) fn note(&mut self, error: Error) {
         self.error_count = self.error_count.saturating_add(1);
         if self.errors.len() < ERRORS_KEPT {
             self.errors.push(error);
@@ -131,7 +133,7 @@ impl Summary {
 }
 
 /// Adds one to a count.
-fn count(number: &mut u64) {
+pub(crate) fn count(number: &mut u64) {
     *number = number.saturating_add(1);
 }
 

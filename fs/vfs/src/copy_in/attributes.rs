@@ -1,0 +1,76 @@
+//! Owner, permissions, times and extended attributes of a copy.
+
+use std::os::unix::ffi::OsStrExt;
+
+use super::host::Found;
+use crate::copy_out::{Preserve, Summary, count};
+use crate::{ErrorKind, FileType, FsWrite, InodeNumber, Result, SetMetadata, SetTime, SetXattr};
+
+/// Where POSIX ACLs are.
+const ACL_PREFIX: &[u8] = b"system.posix_acl_";
+
+/// Gives `inode` what `preserve` asks for of `found`.
+///
+/// The order counts: an ACL changes the mode, and everything changes the times.
+pub(super) fn apply(
+    fs: &dyn FsWrite,
+    found: &Found,
+    inode: InodeNumber,
+    preserve: Preserve,
+    summary: &mut Summary,
+) -> Result<()> {
+    if preserve.xattrs {
+        set_xattrs(fs, found, inode, summary)?;
+    }
+    let permissions = preserve.mode && found.file_type != FileType::Symlink;
+    let change = SetMetadata {
+        permissions: permissions.then(|| found.permissions()),
+        uid: preserve.owner.then_some(found.stat.st_uid),
+        gid: preserve.owner.then_some(found.stat.st_gid),
+        accessed: preserve.times.then(|| SetTime::At(found.accessed())),
+        modified: preserve.times.then(|| SetTime::At(found.modified())),
+        ..SetMetadata::default()
+    };
+    if change == SetMetadata::default() {
+        return Ok(());
+    }
+    fs.set_metadata(inode, &change)
+}
+
+fn set_xattrs(
+    fs: &dyn FsWrite,
+    found: &Found,
+    inode: InodeNumber,
+    summary: &mut Summary,
+) -> Result<()> {
+    let names = found.xattr_names()?;
+    // What it inherited from its directory is not the source's.
+    for inherited in fs.list_xattrs(inode)? {
+        let kept = names.iter().any(|name| name.as_bytes() == inherited);
+        if !kept && inherited.starts_with(ACL_PREFIX) {
+            fs.remove_xattr(inode, &inherited)?;
+        }
+    }
+    for name in names {
+        let Some(value) = found.xattr(&name)? else {
+            count(&mut summary.xattrs_ignored);
+            continue;
+        };
+        match fs.set_xattr(inode, name.as_bytes(), &value, SetXattr::Any) {
+            Ok(()) => {}
+            Err(error) if is_about_the_attribute(error.kind()) => {
+                count(&mut summary.xattrs_ignored);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Whether the file is none the worse but for the attribute.
+const fn is_about_the_attribute(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::Unsupported | ErrorKind::Invalid | ErrorKind::NoSpace | ErrorKind::NameTooLong
+    )
+}

@@ -1,0 +1,77 @@
+//! From the host, into the filesystem.
+
+mod attributes;
+mod contents;
+mod host;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use crate::copy_out::{Existing, OnError, Preserve, Summary};
+use crate::{Follow, FsWrite, InodeNumber, Result};
+
+/// How to copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyInOptions {
+    /// What is kept. Without the mode, a new file gets its source's read, write and execute bits as
+    /// far as `umask` lets them; without the owner, it belongs to `uid` and `gid`.
+    pub preserve: Preserve,
+    /// The owner of new files.
+    pub uid: u32,
+    /// The group of new files.
+    pub gid: u32,
+    /// What is taken away from the modes of new files.
+    pub umask: u16,
+    /// What becomes of a file that is in the way. A regular file that takes the place of another
+    /// only replaces its contents: names, owner, mode and attributes stay as far as they are not
+    /// kept from the source. Everything else is removed first. Directories are merged in any case,
+    /// and never give way to a file.
+    pub existing: Existing,
+    /// What happens on an error.
+    pub on_error: OnError,
+    /// Whether a symlink that is the source itself is followed. Those below it never are.
+    pub source_link: Follow,
+    /// Files of the host, by device and inode, that are errors to copy: the image itself would
+    /// grow for ever.
+    pub refused: Vec<(u64, u64)>,
+}
+
+impl Default for CopyInOptions {
+    fn default() -> Self {
+        Self {
+            preserve: Preserve::ALL,
+            uid: 0,
+            gid: 0,
+            umask: 0o022,
+            existing: Existing::Replace,
+            on_error: OnError::GoOn,
+            source_link: Follow::AllButLast,
+            refused: Vec::new(),
+        }
+    }
+}
+
+/// Copies `source` on the host and everything below it to `name` in the directory `dir`.
+///
+/// `name` is the copy itself, not the directory that it goes into. Holes stay holes, and files with
+/// several names in one copy stay so. `progress` is called for every file, and after every piece of
+/// a large one (1 MiB), with the path within the copy.
+///
+/// No symlink in the filesystem is followed below `dir`: one that is in the way of a file is
+/// replaced itself.
+///
+/// # Errors
+/// With [`OnError::Stop`] the first one. With [`OnError::GoOn`] only what keeps the copy from
+/// beginning; the rest is in the summary.
+pub fn copy_in(
+    fs: &dyn FsWrite,
+    source: &Path,
+    (dir, name): (InodeNumber, &[u8]),
+    options: &CopyInOptions,
+    progress: &mut dyn FnMut(&[u8], &Summary),
+) -> Result<Summary> {
+    tree::Copy::new(fs, options, progress).run(source, dir, name)
+}

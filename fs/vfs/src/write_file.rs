@@ -1,0 +1,156 @@
+//! Contents of a file, written as a stream.
+
+use std::io;
+
+use crate::{Error, ErrorKind, FsWrite, InodeNumber, Result};
+
+/// Written at once. A driver allocates what it is given in one go, so this is also the least that
+/// lies together on the device.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// A regular file to write as a stream, from an offset on.
+///
+/// It has no buffer of its own: give `write` large pieces.
+#[derive(Debug)]
+pub struct FileWriter<'a> {
+    fs: &'a dyn FsWrite,
+    inode: InodeNumber,
+    position: u64,
+}
+
+impl<'a> FileWriter<'a> {
+    /// Writes from `offset` on.
+    pub fn new(fs: &'a dyn FsWrite, inode: InodeNumber, offset: u64) -> Self {
+        Self {
+            fs,
+            inode,
+            position: offset,
+        }
+    }
+
+    /// Where the next byte goes.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Leaves out so many bytes: a hole, once something is written behind it or the file is made
+    /// longer.
+    pub fn skip(&mut self, len_bytes: u64) {
+        self.position = self.position.saturating_add(len_bytes);
+    }
+
+    /// Writes all of `data`.
+    ///
+    /// # Errors
+    /// As [`FsWrite::write_at`].
+    pub fn put(&mut self, mut data: &[u8]) -> Result<()> {
+        while !data.is_empty() {
+            let written = self.fs.write_at(self.inode, self.position, data)?;
+            if written == 0 {
+                return Err(Error::from(ErrorKind::NoSpace).in_inode(self.inode));
+            }
+            data = data.get(written..).unwrap_or_default();
+            self.skip(u64::try_from(written).unwrap_or(u64::MAX));
+        }
+        Ok(())
+    }
+
+    /// Writes all that `from` has left. Tells `told` how many bytes each piece had.
+    ///
+    /// # Errors
+    /// As [`FsWrite::write_at`], and what reading says.
+    pub fn put_all(&mut self, from: &mut dyn io::Read, told: &mut dyn FnMut(u64)) -> Result<()> {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        loop {
+            let filled = fill(from, &mut buffer)?;
+            let piece = buffer.get(..filled).unwrap_or_default();
+            self.put(piece)?;
+            told(u64::try_from(filled).unwrap_or(u64::MAX));
+            if filled < BUFFER_BYTES {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Reads until `buffer` is full or nothing is left: pipes give little at a time.
+fn fill(from: &mut dyn io::Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match from.read(rest) {
+            Ok(0) => break,
+            Ok(read) => filled = filled.saturating_add(read),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(filled)
+}
+
+/// Puts all that `from` has in place of the contents of a regular file, which keeps everything else:
+/// number, names, owner, mode, attributes.
+///
+/// # Errors
+/// As [`FsWrite::write_at`], and what reading says. The file is cut short then.
+pub fn replace_contents(
+    fs: &dyn FsWrite,
+    inode: InodeNumber,
+    from: &mut dyn io::Read,
+    told: &mut dyn FnMut(u64),
+) -> Result<u64> {
+    fs.set_len(inode, 0)?;
+    let mut writer = FileWriter::new(fs, inode, 0);
+    writer.put_all(from, told)?;
+    Ok(writer.position())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Limits, WritableMemoryFs};
+    use crate::{FsRead, NewAttributes, NewKind};
+
+    fn file(fs: &WritableMemoryFs) -> InodeNumber {
+        let attributes = NewAttributes::for_root(0o600);
+        fs.create(fs.root(), b"f", NewKind::Regular, &attributes)
+            .unwrap()
+    }
+
+    /// Gives a few bytes at a time.
+    struct Trickle(u64);
+
+    impl io::Read for Trickle {
+        fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+            let len = buf.len().min(1000).min(self.0.try_into().unwrap());
+            buf[..len].fill(7);
+            self.0 -= len as u64;
+            Ok(len)
+        }
+    }
+
+    #[test]
+    fn contents_are_replaced_in_large_pieces() {
+        let fs = WritableMemoryFs::new();
+        let inode = file(&fs);
+        fs.write_at(inode, 0, &[1; 10]).unwrap();
+        let mut pieces = Vec::new();
+        let told = &mut |bytes| pieces.push(bytes);
+        let written = replace_contents(&fs, inode, &mut Trickle(3_000_000), told).unwrap();
+        assert_eq!(written, 3_000_000);
+        assert_eq!(pieces, [1 << 20, 1 << 20, 3_000_000 - (2 << 20)]);
+        assert_eq!(fs.metadata(inode).unwrap().size_bytes, 3_000_000);
+        replace_contents(&fs, inode, &mut io::empty(), &mut |_| {}).unwrap();
+        assert_eq!(fs.metadata(inode).unwrap().size_bytes, 0);
+    }
+
+    #[test]
+    fn a_full_filesystem_is_said_to_be_full() {
+        let fs = WritableMemoryFs::with_limits(Limits {
+            blocks: 3,
+            inodes: 100,
+        });
+        let inode = file(&fs);
+        let error = replace_contents(&fs, inode, &mut Trickle(100_000), &mut |_| {}).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+    }
+}
