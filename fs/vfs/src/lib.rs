@@ -55,7 +55,7 @@ pub use fs_write::{
     SyncFile,
 };
 pub use metadata::{Device, FileFlags, FileType, InodeNumber, Metadata, Timestamp};
-pub use path::{Follow, resolve, resolve_beneath, resolve_parent};
+pub use path::{Follow, follow_last, resolve, resolve_beneath, resolve_parent};
 pub use read_file::{FileReader, read_file};
 pub use recorder::{Change, Recorder, What};
 pub use walk::{MAX_DEPTH, Walk, WalkEntry, walk};

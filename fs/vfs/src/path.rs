@@ -68,6 +68,34 @@ fn parent(fs: &dyn FsRead, path: &[u8]) -> Result<(InodeNumber, Vec<u8>)> {
     }
 }
 
+/// The path that `path` stands for when its last names are symlinks: where a file is made that is
+/// written through them. Nothing needs to be there.
+///
+/// # Errors
+/// As [`resolve`], of what is above.
+pub fn follow_last(fs: &dyn FsRead, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
+    let mut path = path.as_ref().to_vec();
+    for _ in 0..=MAX_SYMLINKS {
+        let (dir, name) = resolve_parent(fs, &path)?;
+        let link = match fs.lookup(dir, &name) {
+            Ok(inode) if fs.metadata(inode)?.file_type == FileType::Symlink => inode,
+            Ok(_) => return Ok(path),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(path),
+            Err(error) => return Err(error.in_path(path)),
+        };
+        let target = fs.read_link(link)?;
+        let end = path.iter().rposition(|&byte| byte != b'/').unwrap_or(0);
+        let above = path.iter().take(end).rposition(|&byte| byte == b'/');
+        if target.starts_with(b"/") {
+            path.clear();
+        } else {
+            path.truncate(above.map_or(0, |slash| slash.saturating_add(1)));
+        }
+        path.extend_from_slice(&target);
+    }
+    Err(Error::from(ErrorKind::TooManyLinks).in_path(path))
+}
+
 /// As [`resolve`], from `start` on, and never out of it: `..` of `start`, and an absolute symlink
 /// unless `start` is the filesystem's root, are refused.
 ///
@@ -328,6 +356,24 @@ mod tests {
         }
         let error = resolve_parent(&fs, "/no/new").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn links_to_nothing_say_where_it_would_be() {
+        let mut fs = MemoryFs::new();
+        fs.dir("/a/b");
+        fs.symlink("/a/up", "../new");
+        fs.symlink("/a/b/twice", "../up");
+        fs.symlink("/a/loop", "loop");
+        fs.symlink("/abs", "/a/b/new");
+        let followed =
+            |path: &str| follow_last(&fs, path).map(|path| String::from_utf8(path).unwrap());
+        assert_eq!(followed("/a/b/plain").unwrap(), "/a/b/plain");
+        assert_eq!(followed("/a/b/twice").unwrap(), "/a/b/../../new");
+        assert_eq!(followed("abs").unwrap(), "/a/b/new");
+        let looped = followed("/a/loop").unwrap_err();
+        assert_eq!(looped.kind(), ErrorKind::TooManyLinks);
+        assert_eq!(followed("/no/x").unwrap_err().kind(), ErrorKind::NotFound);
     }
 
     #[test]

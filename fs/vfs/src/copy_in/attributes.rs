@@ -4,10 +4,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::host::Found;
 use crate::copy_out::{Preserve, Summary, count};
+use crate::edit::remove_inherited_acls;
 use crate::{ErrorKind, FileType, FsWrite, InodeNumber, Result, SetMetadata, SetTime, SetXattr};
-
-/// Where POSIX ACLs are.
-const ACL_PREFIX: &[u8] = b"system.posix_acl_";
 
 /// Gives `inode` what `preserve` asks for of `found`.
 ///
@@ -44,13 +42,9 @@ fn set_xattrs(
     summary: &mut Summary,
 ) -> Result<()> {
     let names = found.xattr_names()?;
-    // What it inherited from its directory is not the source's.
-    for inherited in fs.list_xattrs(inode)? {
-        let kept = names.iter().any(|name| name.as_bytes() == inherited);
-        if !kept && inherited.starts_with(ACL_PREFIX) {
-            fs.remove_xattr(inode, &inherited)?;
-        }
-    }
+    remove_inherited_acls(fs, inode, |name| {
+        names.iter().any(|kept| kept.as_bytes() == name)
+    })?;
     for name in names {
         let Some(value) = found.xattr(&name)? else {
             count(&mut summary.xattrs_ignored);

@@ -54,13 +54,22 @@ impl Default for CopyInOptions {
     }
 }
 
-/// Copies `source` on the host and everything below it to `name` in the directory `dir`.
+/// Where a copy goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyTo<'a> {
+    /// It gets this name in this directory.
+    Name(InodeNumber, &'a [u8]),
+    /// What is in the source, a directory, goes into this one.
+    Directory(InodeNumber),
+}
+
+/// Copies `source` on the host and everything below it into the filesystem.
 ///
-/// `name` is the copy itself, not the directory that it goes into. Holes stay holes, and files with
+/// Holes stay holes, and files with
 /// several names in one copy stay so. `progress` is called for every file, and after every piece of
 /// a large one (1 MiB), with the path within the copy.
 ///
-/// No symlink in the filesystem is followed below `dir`: one that is in the way of a file is
+/// No symlink in the filesystem is followed below `to`: one that is in the way of a file is
 /// replaced itself.
 ///
 /// # Errors
@@ -69,9 +78,9 @@ impl Default for CopyInOptions {
 pub fn copy_in(
     fs: &dyn FsWrite,
     source: &Path,
-    (dir, name): (InodeNumber, &[u8]),
+    to: CopyTo<'_>,
     options: &CopyInOptions,
     progress: &mut dyn FnMut(&[u8], &Summary),
 ) -> Result<Summary> {
-    tree::Copy::new(fs, options, progress).run(source, dir, name)
+    tree::Copy::new(fs, options, progress).run(source, to)
 }

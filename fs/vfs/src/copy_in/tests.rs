@@ -28,7 +28,7 @@ fn copy(fs: &WritableMemoryFs, source: &Path, name: &str, options: &CopyInOption
     copy_in(
         fs,
         source,
-        (fs.root(), name.as_bytes()),
+        CopyTo::Name(fs.root(), name.as_bytes()),
         options,
         &mut |_, _| {},
     )
@@ -103,6 +103,10 @@ fn everything_arrives() {
     let stored = stored.filter(|extent| extent.kind != FileExtentKind::Hole);
     let stored: u64 = stored.map(|extent| extent.len_bytes).sum();
     assert!(stored <= 64 << 10, "{stored}");
+    // What is in it, into a directory that is there.
+    let to = CopyTo::Directory(fs.root());
+    copy_in(&fs, tree.path(), to, &plain(), &mut |_, _| {}).unwrap();
+    assert_eq!(read(&fs, "/d/file"), b"contents");
     // And out again.
     let out = tree.path().join("out");
     let start = stat(&fs, "/copy/d").inode;
@@ -251,7 +255,7 @@ fn goes_on_or_stops_after_an_error_and_refuses_the_image() {
     assert_eq!(summary.errors[0].path(), Some(&b"empty"[..]));
     assert_eq!(read(&fs, "/copy/d/file"), b"contents");
     options.on_error = OnError::Stop;
-    let place = (fs.root(), &b"again"[..]);
+    let place = CopyTo::Name(fs.root(), b"again");
     let stopped = copy_in(&fs, tree.path(), place, &options, &mut |_, _| {});
     assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Invalid);
     let missing = copy_in(&fs, Path::new("/nowhere"), place, &options, &mut |_, _| {});

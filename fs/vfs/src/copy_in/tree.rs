@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::contents::Contents;
 use super::host::{Found, names_in};
-use super::{CopyInOptions, attributes};
+use super::{CopyInOptions, CopyTo, attributes};
 use crate::copy_out::{Existing, OnError, Summary, count};
 use crate::{
     Error, ErrorKind, FileType, FsWrite, InodeNumber, Metadata, NewAttributes, NewKind, Result,
@@ -61,10 +61,18 @@ impl<'a> Copy<'a> {
         }
     }
 
-    pub(super) fn run(mut self, source: &Path, dir: InodeNumber, name: &[u8]) -> Result<Summary> {
+    pub(super) fn run(mut self, source: &Path, to: CopyTo<'_>) -> Result<Summary> {
         let found = Found::source(source, self.options.source_link)?;
-        let copied = self.copy(found, dir, name);
-        self.note(copied)?;
+        match to {
+            CopyTo::Name(dir, name) => {
+                let copied = self.copy(found, dir, name);
+                self.note(copied)?;
+            }
+            CopyTo::Directory(_) if found.file_type != FileType::Directory => {
+                return Err(ErrorKind::NotADirectory.into());
+            }
+            CopyTo::Directory(into) => self.enter(found, into)?,
+        }
         while let Some(level) = self.levels.last_mut() {
             self.path.truncate(level.path_len);
             let Some(name) = level.names.next() else {
@@ -105,7 +113,8 @@ impl<'a> Copy<'a> {
             return Err(Error::new(ErrorKind::Invalid, reason));
         }
         if found.file_type == FileType::Directory {
-            return self.enter(found, dir, name);
+            let into = self.directory(&found, dir, name)?;
+            return self.enter(found, into);
         }
         let has_more_names = found.stat.st_nlink > 1;
         if has_more_names && self.link_to_first(&found, dir, name)? {
@@ -129,16 +138,20 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    fn enter(&mut self, found: Found, dir: InodeNumber, name: &[u8]) -> Result<()> {
-        let source = found.read()?;
-        let into = match self.there(dir, name)? {
-            Some(there) if there.is_dir() => there.inode,
-            Some(_) => return Err(ErrorKind::NotADirectory.into()),
+    /// The directory that a copy of one goes to, which is made if it isn't there.
+    fn directory(&self, found: &Found, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
+        match self.there(dir, name)? {
+            Some(there) if there.is_dir() => Ok(there.inode),
+            Some(_) => Err(ErrorKind::NotADirectory.into()),
             None => {
-                let attributes = self.attributes(&found);
-                self.fs.create(dir, name, NewKind::Directory, &attributes)?
+                let attributes = self.attributes(found);
+                self.fs.create(dir, name, NewKind::Directory, &attributes)
             }
-        };
+        }
+    }
+
+    fn enter(&mut self, found: Found, into: InodeNumber) -> Result<()> {
+        let source = found.read()?;
         let names = names_in(&source)?.into_iter();
         count(&mut self.summary.directories);
         (self.progress)(&self.path, &self.summary);

@@ -1,7 +1,9 @@
 //! Changes of a tree, by path.
 
+mod acls;
 mod make_dirs;
 mod remove;
 
+pub use acls::remove_inherited_acls;
 pub use make_dirs::make_dirs;
 pub use remove::{Removed, remove, remove_tree};
