@@ -344,7 +344,13 @@ const fn is_about_names(kind: vfs::ErrorKind) -> bool {
     use vfs::ErrorKind as K;
     matches!(
         kind,
-        K::NotFound | K::NotADirectory | K::IsADirectory | K::TooManyLinks | K::NameTooLong
+        K::NotFound
+            | K::Exists
+            | K::NotADirectory
+            | K::IsADirectory
+            | K::NotEmpty
+            | K::TooManyLinks
+            | K::NameTooLong
     )
 }
 

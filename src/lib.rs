@@ -1,8 +1,8 @@
 //! Opens a virtual machine's disk image in userspace, down to its files.
 //!
 //! Image format, partition table and filesystem are read in this process: no root, no kernel module,
-//! no loop or nbd device, no mount. Nothing is written, and what an image says is checked before it
-//! is believed.
+//! no loop or nbd device, no mount. What an image says is checked before it is believed, and a disk
+//! that was opened for reading is never written to.
 //!
 //! ```
 //! use diskfs::{Disk, OpenOptions};

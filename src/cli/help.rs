@@ -5,13 +5,23 @@ use std::fmt::Write as _;
 use clap::{Command, CommandFactory};
 
 /// The commands by what they are for. A test holds that none is missing.
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     ("Look at an image", &["info", "df"]),
     (
         "Look at its files",
         &["ls", "tree", "find", "stat", "cat", "hash"],
     ),
-    ("Get files out of it", &["mount", "umount", "cp", "tar"]),
+    (
+        "Get files out of it, or into it",
+        &["mount", "umount", "cp", "tar"],
+    ),
+    (
+        "Change its files",
+        &[
+            "write", "edit", "mkdir", "rm", "mv", "ln", "chmod", "chown", "touch", "truncate",
+            "xattr", "tar-in",
+        ],
+    ),
     ("Make an image", &["create"]),
     (
         "Get to know diskfs",
@@ -51,6 +61,13 @@ Which volume is meant:
 Exit codes:
   0 done, 1 failed, 2 usage, 3 not found, 4 unsupported, 5 corrupt, 6 locked or denied.
   After several failures, the code is that of the first.
+
+What a change is worth after a crash:
+  A command that changes files is one transaction of the guest's filesystem: whatever happens, it is
+  there as a whole or not at all, and it is durable when the command ends. What is too large for the
+  filesystem's journal (a tree of many files, large contents) is committed in several transactions,
+  each of which leaves a sound filesystem. One without a journal (ext2) has no such promise.
+  --dry-run shows what would change; --overlay FILE leaves the image as it is.
 
 Times are shown in UTC. Names on a terminal are quoted, so that they can't control it.";
 

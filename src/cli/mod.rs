@@ -2,25 +2,35 @@
 
 mod bytes;
 mod cat;
+mod chmod;
+mod chown;
 mod complete;
 mod copy;
 mod cp;
 mod create;
 mod demo;
 mod df;
+mod each_file;
+mod edit;
 mod find;
 #[cfg(feature = "fuse")]
 mod fork;
 mod hash;
 mod help;
 mod info;
+mod into_dir;
+mod ln;
 mod ls;
 mod man;
+mod mkdir;
+mod mode_change;
 #[cfg(feature = "fuse")]
 mod mount;
+mod mv;
 mod operand;
 pub(crate) mod options;
 mod progress;
+mod rm;
 mod session;
 mod show;
 #[cfg(feature = "fuse")]
@@ -28,9 +38,15 @@ mod signals;
 mod sorted_walk;
 mod stat;
 mod tar;
+mod tar_in;
+mod target;
+mod touch;
 mod tree;
+mod truncate;
 #[cfg(feature = "fuse")]
 mod umount;
+mod write;
+mod xattr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -38,7 +54,7 @@ use diskfs::Result;
 pub(crate) use help::command as definition;
 use session::Session;
 
-/// Looks into virtual machines' disk images, without root and without mounting them
+/// Looks into virtual machines' disk images and changes them, without root and without mounting them
 #[derive(Debug, Parser)]
 #[command(name = "diskfs", version, max_term_width = 100, after_help = help::AFTER)]
 #[command(after_long_help = help::AFTER_LONG)]
@@ -100,6 +116,18 @@ enum Command {
     Create(create::Create),
     Cp(cp::Cp),
     Tar(tar::Tar),
+    TarIn(tar_in::TarIn),
+    Xattr(xattr::Xattr),
+    Write(write::Write),
+    Truncate(truncate::Truncate),
+    Touch(touch::Touch),
+    Rm(rm::Rm),
+    Mv(mv::Mv),
+    Mkdir(mkdir::Mkdir),
+    Ln(ln::Ln),
+    Edit(edit::Edit),
+    Chown(chown::Chown),
+    Chmod(chmod::Chmod),
     Hash(hash::Hash),
     Demo(demo::Demo),
     Completions(complete::Completions),
@@ -123,6 +151,18 @@ impl Command {
             Self::Create(_) => "create",
             Self::Cp(_) => "cp",
             Self::Tar(_) => "tar",
+            Self::TarIn(_) => "tar-in",
+            Self::Xattr(_) => "xattr",
+            Self::Write(_) => "write",
+            Self::Truncate(_) => "truncate",
+            Self::Touch(_) => "touch",
+            Self::Rm(_) => "rm",
+            Self::Mv(_) => "mv",
+            Self::Mkdir(_) => "mkdir",
+            Self::Ln(_) => "ln",
+            Self::Edit(_) => "edit",
+            Self::Chown(_) => "chown",
+            Self::Chmod(_) => "chmod",
             Self::Hash(_) => "hash",
             Self::Demo(_) => "demo",
             Self::Completions(_) => "completions",
@@ -146,6 +186,18 @@ impl Command {
             Self::Create(args) => create::run(args, session),
             Self::Cp(args) => cp::run(args, session),
             Self::Tar(args) => tar::run(args, session),
+            Self::TarIn(args) => tar_in::run(args, session),
+            Self::Xattr(args) => xattr::run(args, session),
+            Self::Write(args) => write::run(args, session),
+            Self::Truncate(args) => truncate::run(args, session),
+            Self::Touch(args) => touch::run(args, session),
+            Self::Rm(args) => rm::run(args, session),
+            Self::Mv(args) => mv::run(args, session),
+            Self::Mkdir(args) => mkdir::run(args, session),
+            Self::Ln(args) => ln::run(args, session),
+            Self::Edit(args) => edit::run(args, session),
+            Self::Chown(args) => chown::run(args, session),
+            Self::Chmod(args) => chmod::run(args, session),
             Self::Hash(args) => hash::run(args, session),
             Self::Demo(args) => demo::run(args, session),
             Self::Completions(args) => complete::run(args),

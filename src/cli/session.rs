@@ -24,6 +24,8 @@ pub(crate) struct Session {
     command: &'static str,
     json: bool,
     progress: ProgressMode,
+    /// How often `-v` was given.
+    verbose: u8,
     /// What is open, and `None` for what could not be opened, which was told then.
     open: HashMap<OsString, Option<Filesystem>>,
     warned: HashSet<String>,
@@ -43,6 +45,7 @@ impl Session {
             command,
             json: global.json,
             progress: global.progress,
+            verbose: global.verbose,
             open: HashMap::new(),
             warned: HashSet::new(),
             exit_code: 0,
@@ -80,6 +83,17 @@ impl Session {
             Output::Json => format!("{}\n", error_json(self.command, error)),
         };
         let _ = io::stderr().write_all(text.as_bytes()); // Nowhere left to complain.
+    }
+
+    /// With `-v`, says what was done to a file.
+    pub(crate) fn said(&mut self, what: &str, path: &[u8]) {
+        if self.verbose == 0 || self.output() == Output::Json {
+            return;
+        }
+        let style = name_style(NameStyle::Escaped);
+        let line = [what.as_bytes(), b" ", &style.show(path), b"\n"].concat();
+        // Who closed the output has no use for it.
+        let _ = io::stdout().lock().write_all(&line);
     }
 
     /// The run's exit code: that of the first failure.

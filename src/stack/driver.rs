@@ -43,24 +43,26 @@ pub enum Commits {
 pub(super) fn open_for_writing(
     content: &Content,
     device: Arc<dyn BlockWrite>,
-    options: &WriteOptions,
+    options: WriteOptions,
 ) -> Option<Result<Arc<dyn FsWrite>>> {
     match content.kind {
         "ext2" | "ext3" | "ext4" => {
-            let fs = WritableExt4::open(device, &ext4_options(options));
+            let fs = WritableExt4::open(device, &options.for_ext4());
             Some(fs.map(|fs| Arc::new(fs) as Arc<dyn FsWrite>))
         }
         _ => None,
     }
 }
 
-fn ext4_options(options: &WriteOptions) -> diskfs_ext4::WriteOptions {
-    let default = diskfs_ext4::WriteOptions::default();
-    diskfs_ext4::WriteOptions {
-        commit_interval: match options.commits {
-            Commits::Timed => default.commit_interval,
-            Commits::AtClose => None,
-        },
-        ..default
+impl WriteOptions {
+    fn for_ext4(self) -> diskfs_ext4::WriteOptions {
+        let defaults = diskfs_ext4::WriteOptions::default();
+        diskfs_ext4::WriteOptions {
+            commit_interval: match self.commits {
+                Commits::Timed => defaults.commit_interval,
+                Commits::AtClose => None,
+            },
+            ..defaults
+        }
     }
 }

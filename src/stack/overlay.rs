@@ -57,7 +57,8 @@ pub(super) fn open(
         gate,
         ..options.clone()
     };
-    let opened = WritableImage::open(overlay, &options).map_err(Error::from)?;
+    let opened = WritableImage::open(overlay, &options)
+        .map_err(|e| Error::from(e).with_hint("an overlay is a new file, or one made so before"))?;
     check_backing(opened.description(), image, format)?;
     Ok((opened, began))
 }

@@ -149,7 +149,7 @@ impl Volume {
     pub fn writable_filesystem(&self, options: &WriteOptions) -> Result<WritableFilesystem> {
         let content = self.known_content()?;
         let device = self.writable_device()?;
-        match driver::open_for_writing(content, device, options) {
+        match driver::open_for_writing(content, device, *options) {
             Some(opened) => {
                 let fs = opened.map_err(|e| self.in_image(e))?;
                 tracing::info!(

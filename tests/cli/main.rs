@@ -1,5 +1,6 @@
 //! The `diskfs` program as its users run it: output, exit codes, files that it writes.
 
+mod changing;
 mod errors;
 mod listing;
 mod making;

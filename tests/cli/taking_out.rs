@@ -187,7 +187,7 @@ fn cp_leaves_alone_what_it_should() {
         (
             &["cp", "demo.qcow2:/etc/hostname", "demo.qcow2:/tmp/x"],
             4,
-            "not done yet",
+            "image to image",
         ),
         (
             &["cp", "demo.qcow2:/etc/hostname", "demo.qcow2"],

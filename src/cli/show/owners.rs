@@ -66,6 +66,19 @@ impl<'a> Owners<'a> {
         self.number(&self.groups, "/etc/group", name)
     }
 
+    /// The group that a user, by name or number, has from the start: the fourth field of passwd(5).
+    pub(crate) fn login_gid(&self, user: &str) -> Option<u32> {
+        let text = self.filesystem.read_at_most("/etc/passwd", LIMIT_BYTES);
+        let text = String::from_utf8_lossy(&text.ok()?).into_owned();
+        let uid = self.uid(user)?.to_string();
+        let line = |field: usize, wanted: &str| {
+            let mut lines = text.lines().map(|line| line.split(':'));
+            let found = lines.find(|fields| fields.clone().nth(field) == Some(wanted));
+            found.and_then(|mut fields| fields.nth(3)?.parse().ok())
+        };
+        line(0, user).or_else(|| line(2, &uid))
+    }
+
     fn number(&self, cell: &OnceCell<HashMap<u32, String>>, path: &str, name: &str) -> Option<u32> {
         let names = self.names(cell, path);
         let mut found: Vec<u32> = names

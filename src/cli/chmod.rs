@@ -1,0 +1,73 @@
+//! `diskfs chmod`.
+
+use clap::Args;
+
+use diskfs::Result;
+use diskfs::vfs::{FileType, Follow, SetMetadata};
+
+use super::each_file::{Reach, each_file};
+use super::mode_change::{ModeChange, Of};
+use super::operand::Operand;
+use super::options::SourceArgs;
+use super::progress::Progress;
+use super::session::Session;
+use super::target::{self, UMASK, WriteArgs};
+
+/// Change modes of files
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Symlinks that are named are followed within the image; those found by -R are left alone.
+
+Examples:
+  diskfs chmod 0600 disk.qcow2:/etc/shadow
+  diskfs chmod -R u=rwX,go=rX disk.qcow2:/srv"
+)]
+pub(super) struct Chmod {
+    /// Octal (0644) or symbolic (u+x, go=rX)
+    #[arg(value_name = "MODE", value_parser = ModeChange::parse, allow_hyphen_values = true)]
+    mode: ModeChange,
+
+    /// The files
+    #[arg(required = true, value_name = "IMG:/PATH")]
+    paths: Vec<Operand>,
+
+    /// Directories with all that is in them
+    #[arg(short = 'R', long)]
+    recursive: bool,
+
+    #[command(flatten)]
+    source: SourceArgs,
+
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+pub(super) fn run(args: &Chmod, session: &mut Session) -> Result<()> {
+    let mut progress = Progress::new(session.progress(), None);
+    let reach = if args.recursive {
+        Reach::Tree
+    } else {
+        Reach::File(Follow::All)
+    };
+    let targets = (&args.source, &args.write);
+    let done = target::for_each(session, &args.paths, targets, |session, place| {
+        each_file(session, &mut progress, (place, reach), |inode, metadata| {
+            let of = match metadata.file_type {
+                FileType::Symlink => return Ok(()),
+                FileType::Directory => Of::Directory,
+                _ => Of::Other,
+            };
+            let permissions = args.mode.apply(metadata.permissions, of, UMASK);
+            if permissions == metadata.permissions {
+                return Ok(());
+            }
+            let change = SetMetadata {
+                permissions: Some(permissions),
+                ..SetMetadata::default()
+            };
+            place.fs().set_metadata(inode, &change)
+        })
+    });
+    progress.finish();
+    done
+}

@@ -1,0 +1,145 @@
+//! `diskfs chown`.
+
+use clap::Args;
+
+use diskfs::vfs::{FileType, Follow, Metadata, SetMetadata};
+use diskfs::{Error, ErrorKind, Filesystem, Result};
+
+use super::each_file::{Reach, each_file};
+use super::operand::Operand;
+use super::options::SourceArgs;
+use super::progress::Progress;
+use super::session::Session;
+use super::show::owners::{Numeric, Owners};
+use super::target::{self, WriteArgs};
+
+/// Change owners of files
+#[derive(Debug, Args)]
+#[command(
+    after_help = "OWNER is USER, USER:GROUP, :GROUP, or USER: for the user's login group; names are those of the
+guest's own /etc/passwd and /etc/group. Set-user-id and set-group-id bits of files are taken away,
+as the kernel does. Symlinks that are named are followed within the image, without -h; with -R none
+is.
+
+Examples:
+  diskfs chown root:root disk.qcow2:/etc/sudoers.d/admin
+  diskfs chown -R www-data: disk.qcow2:/srv/www
+  diskfs chown 1000:1000 disk.qcow2:/home/me",
+    disable_help_flag = true
+)]
+pub(super) struct Chown {
+    /// The new owner and group
+    #[arg(value_name = "OWNER")]
+    owner: String,
+
+    /// The files
+    #[arg(required = true, value_name = "IMG:/PATH")]
+    paths: Vec<Operand>,
+
+    /// Directories with all that is in them
+    #[arg(short = 'R', long)]
+    recursive: bool,
+
+    /// Change a symlink itself
+    #[arg(short = 'h', long)]
+    no_dereference: bool,
+
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+
+    #[command(flatten)]
+    source: SourceArgs,
+
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+/// Who is to own it; `None` stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NewOwner {
+    pub(super) uid: Option<u32>,
+    pub(super) gid: Option<u32>,
+}
+
+pub(super) fn run(args: &Chown, session: &mut Session) -> Result<()> {
+    let mut progress = Progress::new(session.progress(), None);
+    let reach = match (args.recursive, args.no_dereference) {
+        (true, _) => Reach::Tree,
+        (false, true) => Reach::File(Follow::AllButLast),
+        (false, false) => Reach::File(Follow::All),
+    };
+    let targets = (&args.source, &args.write);
+    let done = target::for_each(session, &args.paths, targets, |session, place| {
+        let owner = NewOwner::find(&args.owner, place.reader())?;
+        each_file(
+            session,
+            &mut progress,
+            (place, reach),
+            |inode, metadata| match owner.change(metadata) {
+                Some(change) => place.fs().set_metadata(inode, &change),
+                None => Ok(()),
+            },
+        )
+    });
+    progress.finish();
+    done
+}
+
+impl NewOwner {
+    /// What `USER:GROUP` means in this guest.
+    pub(super) fn find(text: &str, filesystem: &Filesystem) -> Result<Self> {
+        let owners = Owners::new(filesystem, Numeric::No);
+        let unknown = |what: &str, name: &str| {
+            let reason = format!("the guest has no {what} `{}`", name.escape_debug());
+            Error::new(ErrorKind::Invalid, reason)
+                .in_file(filesystem.image_path())
+                .with_hint("give the number")
+        };
+        let (user, group) = match text.split_once(':') {
+            Some((user, group)) => (user, Some(group)),
+            None => (text, None),
+        };
+        let user = Some(user).filter(|user| !user.is_empty());
+        let uid = user
+            .map(|name| owners.uid(name).ok_or_else(|| unknown("user", name)))
+            .transpose()?;
+        let gid = match (user, group) {
+            (_, None) | (None, Some("")) => None,
+            (Some(user), Some("")) => Some(
+                owners
+                    .login_gid(user)
+                    .ok_or_else(|| unknown("login group of", user))?,
+            ),
+            (_, Some(name)) => Some(owners.gid(name).ok_or_else(|| unknown("group", name))?),
+        };
+        Ok(Self { uid, gid })
+    }
+
+    /// What changes for a file; `None` for nothing.
+    fn change(self, metadata: &Metadata) -> Option<SetMetadata> {
+        let uid = self.uid.filter(|uid| *uid != metadata.uid);
+        let gid = self.gid.filter(|gid| *gid != metadata.gid);
+        if uid.is_none() && gid.is_none() {
+            return None;
+        }
+        let permissions = without_set_id(metadata);
+        Some(SetMetadata {
+            uid,
+            gid,
+            permissions: (permissions != metadata.permissions).then_some(permissions),
+            ..SetMetadata::default()
+        })
+    }
+}
+
+/// What chown(2) leaves of the mode: a program must not run as its new owner unasked. Set-group-id
+/// without execution means something else.
+fn without_set_id(metadata: &Metadata) -> u16 {
+    let mode = metadata.permissions;
+    match metadata.file_type {
+        FileType::Regular if mode & 0o010 != 0 => mode & !0o6000,
+        FileType::Regular => mode & !0o4000,
+        _ => mode,
+    }
+}

@@ -1,0 +1,172 @@
+//! `diskfs cp`.
+
+mod into;
+mod out;
+
+use clap::Args;
+
+use diskfs::vfs::copy_out::{Preserve, Summary};
+use diskfs::{Error, ErrorKind, Result};
+use serde_json::{Map, Value};
+
+use super::operand::Operand;
+use super::options::SourceArgs;
+use super::session::Session;
+use super::target::WriteArgs;
+
+/// Copy files out of an image, or into one
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Holes stay holes, and hard links within one copy stay links. A symlink is copied as one with -r,
+and followed without; those of an image are followed within the image. Nothing is written outside of
+DEST. (-p is the partition here, as everywhere; for what it is in cp(1), give --preserve.)
+
+Into an image, new files belong to root unless owners are kept. A regular file that is there gets
+new contents, and keeps its owner, mode and attributes as far as they are not kept from the source.
+
+Examples:
+  diskfs cp disk.qcow2:/etc/fstab .
+  diskfs cp -a disk.qcow2:/var/log ./log
+  diskfs cp disk.qcow2:/etc/hosts /etc/hostname /tmp/guest/
+  diskfs cp -a ./site disk.qcow2:/srv/www
+  diskfs cp --dry-run fstab disk.qcow2:/etc/fstab"
+)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one flag of the command line"
+)]
+pub(super) struct Cp {
+    /// What to copy; then where to: a new name, or a directory
+    #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "DEST"])]
+    operands: Vec<Operand>,
+
+    /// Directories with all that is in them
+    #[arg(short, long, visible_short_alias = 'R')]
+    recursive: bool,
+
+    /// The same, and keep all there is to a file: short for -r --preserve
+    #[arg(short, long)]
+    archive: bool,
+
+    /// Keep modes, times, extended attributes and owners (out of an image, owners as root only)
+    #[arg(long)]
+    preserve: bool,
+
+    /// Leave what is there already, and fail for what would take its place
+    #[arg(short = 'n', long)]
+    no_clobber: bool,
+
+    /// DEST is the new name, also where it is a directory
+    #[arg(short = 'T', long)]
+    no_target_directory: bool,
+
+    #[command(flatten)]
+    source: SourceArgs,
+
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+/// What all copies of one run did.
+#[derive(Debug, Default)]
+struct Total {
+    files: u64,
+    bytes: u64,
+    owners_ignored: u64,
+    xattrs_ignored: u64,
+    specials_ignored: u64,
+}
+
+pub(super) fn run(args: &Cp, session: &mut Session) -> Result<()> {
+    let Some((destination, sources)) = args.operands.split_last() else {
+        return Ok(());
+    };
+    if is_in_image(destination) {
+        return into::run(args, session, sources, destination);
+    }
+    if args.write.overlay.is_some() || args.write.dry_run {
+        let reason = "--overlay and --dry-run are for copies into an image";
+        return Err(Error::new(ErrorKind::Invalid, reason));
+    }
+    out::run(args, session, sources, destination)
+}
+
+/// Whether an operand is a path of an image, and not one of the host that looks like it.
+fn is_in_image(operand: &Operand) -> bool {
+    let path = std::path::Path::new(operand.as_os_str());
+    operand.split().path.is_some() && path.symlink_metadata().is_err()
+}
+
+impl Cp {
+    fn is_recursive(&self) -> bool {
+        self.recursive || self.archive
+    }
+
+    fn preserved(&self) -> Preserve {
+        if self.preserve || self.archive {
+            Preserve::ALL
+        } else {
+            Preserve::NOTHING
+        }
+    }
+}
+
+fn count(summary: &Summary) -> u64 {
+    summary.files + summary.directories + summary.symlinks + summary.specials + summary.hard_links
+}
+
+/// Reports the errors of a copy, each as `error` makes it.
+fn report(session: &mut Session, summary: Summary, error: impl Fn(diskfs::vfs::Error) -> Error) {
+    let told = summary.errors.len() as u64;
+    for inner in summary.errors {
+        session.report(&error(inner));
+    }
+    let more = summary.error_count.saturating_sub(told);
+    if more > 0 {
+        let reason = format!("and {more} further errors");
+        session.report(&Error::new(ErrorKind::Other, reason));
+    }
+}
+
+impl Total {
+    fn add(&mut self, summary: &Summary) {
+        self.files += count(summary);
+        self.bytes += summary.bytes;
+        self.owners_ignored += summary.owners_ignored;
+        self.xattrs_ignored += summary.xattrs_ignored;
+        self.specials_ignored += summary.specials_ignored;
+    }
+
+    /// Says what could not be kept. As with `cp -a` that is no failure, but for devices.
+    fn warn(&self, session: &mut Session) {
+        if self.owners_ignored > 0 {
+            let count = self.owners_ignored;
+            session.warn(&format!(
+                "{count} files are owned by you: only root gives files away"
+            ));
+        }
+        if self.xattrs_ignored > 0 {
+            let count = self.xattrs_ignored;
+            session.warn(&format!(
+                "{count} extended attributes could not be set there"
+            ));
+        }
+        if self.specials_ignored > 0 {
+            let reason = format!("{} device nodes were left out", self.specials_ignored);
+            let error = Error::new(ErrorKind::Denied, reason);
+            session.report(&error.with_hint("only root makes device nodes"));
+        }
+    }
+
+    fn json(&self) -> Map<String, Value> {
+        let numbers = [
+            ("files", self.files),
+            ("copied_bytes", self.bytes),
+            ("owners_ignored", self.owners_ignored),
+            ("xattrs_ignored", self.xattrs_ignored),
+            ("specials_ignored", self.specials_ignored),
+        ];
+        let fields = numbers.map(|(name, number)| (name.to_owned(), number.into()));
+        fields.into_iter().collect()
+    }
+}

@@ -1,0 +1,112 @@
+//! Out of an image, onto the host.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use diskfs::vfs::copy_out::{CopyOptions, Existing, OnError, Summary, copy_out};
+use diskfs::vfs::{self, Follow, InodeNumber};
+use diskfs::{Error, ErrorKind, Filesystem, Result};
+
+use super::{Cp, Total, count, report};
+use crate::cli::into_dir::base_name;
+use crate::cli::operand::Operand;
+use crate::cli::progress::Progress;
+use crate::cli::session::{Located, Output, Session, stdout};
+use crate::cli::show::json as document;
+
+pub(super) fn run(
+    args: &Cp,
+    session: &mut Session,
+    sources: &[Operand],
+    destination: &Operand,
+) -> Result<()> {
+    let destination = PathBuf::from(destination.as_os_str());
+    let places = session.places(sources, &args.source);
+    if places.len() > 1 && (args.no_target_directory || !destination.is_dir()) {
+        let reason = "several files go into a directory, and this is none";
+        return Err(Error::new(ErrorKind::NotADirectory, reason).in_file(&destination));
+    }
+    let mut progress = Progress::new(session.progress(), None);
+    let mut total = Total::default();
+    for place in &places {
+        match copy(args, place, &destination, &mut progress) {
+            Ok(summary) => {
+                total.add(&summary);
+                report(session, summary, |error| {
+                    place.filesystem.in_image(error.below(&place.path))
+                });
+            }
+            Err(error) => session.report(&error),
+        }
+    }
+    progress.finish();
+    total.warn(session);
+    if session.output() == Output::Json {
+        let mut out = stdout()?;
+        document::write(&mut out, session.command(), total.json().into())?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+/// Copies one source to where it goes.
+fn copy(args: &Cp, place: &Located, to: &Path, progress: &mut Progress) -> Result<Summary> {
+    let filesystem = &place.filesystem;
+    let source = source(filesystem, &place.path, args.is_recursive())?;
+    let into = !args.no_target_directory && to.is_dir();
+    let destination = match base_name(&place.path) {
+        // The image's root has no name: what is in it goes into the directory itself.
+        Some(name) if into => to.join(OsStr::from_bytes(name)),
+        _ => to.to_owned(),
+    };
+    guard(filesystem, &destination)?;
+    let options = CopyOptions {
+        preserve: args.preserved(),
+        existing: if args.no_clobber {
+            Existing::Keep
+        } else {
+            Existing::Replace
+        },
+        on_error: OnError::GoOn,
+    };
+    let (files, bytes) = progress.done();
+    let told = &mut |_: &[u8], summary: &Summary| {
+        progress.set(files + count(summary), bytes + summary.bytes);
+    };
+    copy_out(filesystem.as_fs(), source, &destination, &options, told)
+        .map_err(|e| filesystem.in_image(e.below(&place.path)))
+}
+
+fn source(filesystem: &Filesystem, path: &[u8], recursive: bool) -> Result<InodeNumber> {
+    let follow = if recursive {
+        Follow::AllButLast
+    } else {
+        Follow::All
+    };
+    let inode = filesystem.resolve(path, follow)?;
+    let metadata = filesystem.as_fs().metadata(inode);
+    if metadata.map_err(|e| filesystem.in_image(e))?.is_dir() && !recursive {
+        let error = vfs::Error::from(vfs::ErrorKind::IsADirectory).in_path(path);
+        return Err(filesystem.in_image(error.hint("give -r to copy it with what is in it")));
+    }
+    Ok(inode)
+}
+
+/// What is in the way of a copy is removed; some things should not be.
+fn guard(filesystem: &Filesystem, destination: &Path) -> Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(there) = destination.metadata() else {
+        return Ok(());
+    };
+    let wrong = |reason: &str| Err(Error::new(ErrorKind::Invalid, reason).in_file(destination));
+    if !there.is_file() && !there.is_dir() {
+        return wrong("is no regular file; `diskfs cat` writes to a pipe or a device");
+    }
+    let same = |image: std::fs::Metadata| (image.dev(), image.ino()) == (there.dev(), there.ino());
+    if filesystem.image_path().metadata().is_ok_and(same) {
+        return wrong("is the image itself");
+    }
+    Ok(())
+}

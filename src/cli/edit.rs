@@ -1,0 +1,118 @@
+//! `diskfs edit`.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::Command;
+
+use clap::Args;
+
+use diskfs::vfs::{Follow, InodeNumber, read_file, replace_contents};
+use diskfs::{Error, ErrorKind, Result};
+
+use super::into_dir::base_name;
+use super::operand::Operand;
+use super::options::SourceArgs;
+use super::session::Session;
+use super::target::{TargetPlace, Targets, WriteArgs};
+use super::write::regular_file;
+
+/// More is no text that anybody edits.
+const LIMIT_BYTES: u64 = 64 << 20;
+
+/// Edit a file with your editor
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The editor is $VISUAL, else $EDITOR, else vi. It gets a copy; when that has changed, it is written
+back, and the file keeps its owner, mode and attributes. The image stays locked meanwhile, and is
+only written to at the end.
+
+Example:
+  EDITOR=nano diskfs edit disk.qcow2:/etc/fstab"
+)]
+pub(super) struct Edit {
+    /// The file; a symlink is followed within the image
+    #[arg(value_name = "IMG:/FILE")]
+    file: Operand,
+
+    #[command(flatten)]
+    source: SourceArgs,
+
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+pub(super) fn run(args: &Edit, session: &mut Session) -> Result<()> {
+    let mut targets = Targets::new(&args.source, &args.write);
+    if let Some(place) = targets.place(session, &args.file)?
+        && let Err(error) = edit(session, &place)
+    {
+        session.report(&error);
+    }
+    targets.finish(session, serde_json::Map::new())
+}
+
+fn edit(session: &mut Session, place: &TargetPlace) -> Result<()> {
+    let (inode, before) = contents(place)?;
+    let directory = tempfile::Builder::new().prefix("diskfs-edit-").tempdir()?;
+    // Under its own name, so that the editor knows what it is.
+    let name = base_name(&place.path).unwrap_or(b"file");
+    let copy = directory.path().join(OsStr::from_bytes(name));
+    let in_place = |e: std::io::Error| Error::from(e).in_file(&copy);
+    if let Some(before) = &before {
+        fs::write(&copy, before).map_err(in_place)?;
+    }
+    run_editor(&copy)?;
+    let after = match fs::read(&copy) {
+        Ok(after) => after,
+        // A new file that was not saved.
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound && before.is_none() => return Ok(()),
+        Err(e) => return Err(in_place(e)),
+    };
+    if before.as_ref() == Some(&after) {
+        session.said("not changed", &place.path);
+        return Ok(());
+    }
+    let inode = match inode {
+        Some(inode) => inode,
+        None => regular_file(place, 0o666)?,
+    };
+    replace_contents(place.fs(), inode, &mut after.as_slice(), &mut |_| {})
+        .map(|_| ())
+        .map_err(|e| place.error(e.in_path(&place.path)))
+}
+
+/// The file and what is in it; nothing for one that isn't there.
+fn contents(place: &TargetPlace) -> Result<(Option<InodeNumber>, Option<Vec<u8>>)> {
+    match place.reader().resolve(&place.path, Follow::All) {
+        Ok(inode) => {
+            let contents = read_file(place.fs(), inode, LIMIT_BYTES);
+            let contents = contents.map_err(|e| place.error(e.in_path(&place.path)))?;
+            Ok((Some(inode), Some(contents)))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok((None, None)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Runs the editor as git does it: its variable may hold options, so the shell takes it apart.
+fn run_editor(copy: &Path) -> Result<()> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let editor = variable("VISUAL").or_else(|| variable("EDITOR"));
+    let mut script = editor.unwrap_or_else(|| OsString::from("vi"));
+    let name = script.clone();
+    script.push(" \"$@\"");
+    let status = Command::new("sh")
+        .arg("-c")
+        .arg(&script)
+        .arg(&name)
+        .arg(copy)
+        .status();
+    let status = status.map_err(|e| Error::from(e).in_file("sh"))?;
+    if status.success() {
+        return Ok(());
+    }
+    let reason = format!("the editor `{}` ended with {status}", name.display());
+    Err(Error::new(ErrorKind::Other, reason).with_hint("nothing was changed"))
+}

@@ -1,0 +1,135 @@
+//! `diskfs tar-in`.
+
+mod archive;
+mod member;
+mod unpack;
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
+use std::path::PathBuf;
+
+use clap::Args;
+
+use diskfs::vfs::Follow;
+use diskfs::{Error, ErrorKind, Result};
+use serde_json::Map;
+
+use super::operand::Operand;
+use super::options::SourceArgs;
+use super::progress::Progress;
+use super::session::Session;
+use super::target::{TargetPlace, Targets, WriteArgs};
+use archive::Archive;
+use unpack::Unpacker;
+
+/// Unpack a tar archive into an image
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The archive may be compressed with gzip or zstd. Modes, owners (by number), times, hard links,
+devices, extended attributes and ACLs (pax SCHILY.xattr) and holes (GNU sparse) are kept. Names that
+are absolute, have `..` in them, or lead out of DIR through a symlink are refused; so are hard links to
+such names. A symlink in the way of a file is replaced itself.
+
+Examples:
+  diskfs tar-in disk.qcow2:/ < root.tar.zst
+  diskfs tar-in -f site.tar.gz disk.qcow2:/srv/www
+  tar -c --xattrs ./tree | diskfs tar-in disk.qcow2:/opt"
+)]
+pub(super) struct TarIn {
+    /// The directory that it is unpacked in
+    #[arg(value_name = "IMG:/DIR")]
+    directory: Operand,
+
+    /// Read FILE instead of standard input
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// Make files of root, not of the owners in the archive
+    #[arg(long)]
+    no_same_owner: bool,
+
+    /// Leave what is there already, and fail for what would take its place
+    #[arg(short = 'k', long)]
+    keep_old_files: bool,
+
+    #[command(flatten)]
+    source: SourceArgs,
+
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+pub(super) fn run(args: &TarIn, session: &mut Session) -> Result<()> {
+    let input = args.input()?;
+    let mut targets = Targets::new(&args.source, &args.write);
+    let mut facts = Map::new();
+    if let Some(place) = targets.place(session, &args.directory)? {
+        match args.unpack(session, &place, input) {
+            Ok(files) => {
+                facts.insert("files".to_owned(), files.into());
+            }
+            Err(error) => session.report(&error),
+        }
+    }
+    targets.finish(session, facts)
+}
+
+impl TarIn {
+    /// The archive, with whatever compresses it taken off.
+    fn input(&self) -> Result<Box<dyn Read>> {
+        let input: Box<dyn Read> = match &self.file {
+            Some(path) => {
+                let file = File::open(path).map_err(|e| Error::from(e).in_file(path))?;
+                Box::new(file)
+            }
+            None if io::stdin().is_terminal() => {
+                let reason = "an archive is not typed";
+                let error = Error::new(ErrorKind::Invalid, reason);
+                return Err(error.with_hint("give -f FILE, or pipe it in"));
+            }
+            None => Box::new(io::stdin().lock()),
+        };
+        archive::decompressed(input)
+    }
+
+    /// Unpacks the archive. Returns how many members there were.
+    fn unpack(
+        &self,
+        session: &mut Session,
+        place: &TargetPlace,
+        input: Box<dyn Read>,
+    ) -> Result<u64> {
+        let directory = place.reader().resolve(&place.path, Follow::All)?;
+        let metadata = place.fs().metadata(directory);
+        if !metadata.map_err(|e| place.error(e))?.is_dir() {
+            let error = diskfs::vfs::Error::from(diskfs::vfs::ErrorKind::NotADirectory);
+            return Err(place.error(error.in_path(&place.path)));
+        }
+        let mut progress = Progress::new(session.progress(), None);
+        let mut unpacker = Unpacker::new(place.fs(), directory, self);
+        let mut archive = Archive::new(input);
+        let mut files = 0;
+        // An error of the archive itself ends it: what follows can't be found.
+        while let Some(member) = archive.next()? {
+            files += 1;
+            progress.file();
+            let name = member.name.clone();
+            let told = &mut |bytes| progress.advance(bytes);
+            match unpacker.unpack(member, archive.contents(), told) {
+                Ok(()) => session.said("unpacked", &name),
+                Err(error) => session.report(&place.error(error.below(&place.path))),
+            }
+        }
+        for error in unpacker.finish() {
+            session.report(&place.error(error.below(&place.path)));
+        }
+        if unpacker.xattrs_ignored > 0 {
+            let count = unpacker.xattrs_ignored;
+            session.warn(&format!(
+                "{count} extended attributes could not be set there"
+            ));
+        }
+        progress.finish();
+        Ok(files)
+    }
+}

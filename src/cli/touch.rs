@@ -1,0 +1,104 @@
+//! `diskfs touch`.
+
+use clap::Args;
+
+use diskfs::Result;
+use diskfs::vfs::{
+    self, Follow, InodeNumber, NewKind, SetMetadata, SetTime, Timestamp, follow_last, resolve,
+    resolve_parent,
+};
+
+use super::operand::Operand;
+use super::options::SourceArgs;
+use super::session::Session;
+use super::show::time;
+use super::target::{self, TargetPlace, WriteArgs, new_file};
+
+/// Set times of files, and make those that aren't there
+#[derive(Debug, Args)]
+#[command(after_help = "Times without an offset are UTC.
+
+Examples:
+  diskfs touch disk.qcow2:/forcefsck
+  diskfs touch -d '2026-11-21 12:30' disk.qcow2:/etc/hosts
+  diskfs touch -r /etc/passwd disk.qcow2:/etc/shadow")]
+pub(super) struct Touch {
+    /// The files
+    #[arg(required = true, value_name = "IMG:/PATH")]
+    paths: Vec<Operand>,
+
+    /// This time instead of the present one: 2026-11-21 12:30, @SECONDS
+    #[arg(short, long, value_name = "TIME", value_parser = time::parse)]
+    date: Option<Timestamp>,
+
+    /// The times of this file of the image
+    #[arg(short, long, value_name = "/PATH", conflicts_with = "date")]
+    reference: Option<String>,
+
+    /// Make no file
+    #[arg(short = 'c', long)]
+    no_create: bool,
+
+    /// Only when it was last read
+    #[arg(short = 'a', long)]
+    access: bool,
+
+    /// Only when it was last changed
+    #[arg(short = 'm', long)]
+    modification: bool,
+
+    #[command(flatten)]
+    source: SourceArgs,
+
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+pub(super) fn run(args: &Touch, session: &mut Session) -> Result<()> {
+    let targets = (&args.source, &args.write);
+    target::for_each(session, &args.paths, targets, |_, place| args.touch(place))
+}
+
+impl Touch {
+    fn touch(&self, place: &TargetPlace) -> Result<()> {
+        let fs = place.fs();
+        let inode = match resolve(fs, &place.path, Follow::All) {
+            Err(error) if error.kind() == vfs::ErrorKind::NotFound => {
+                if self.no_create {
+                    return Ok(());
+                }
+                make(place)?
+            }
+            found => found.map_err(|e| place.error(e))?,
+        };
+        let (accessed, modified) = self.times(place)?;
+        let both = self.access == self.modification;
+        let change = SetMetadata {
+            accessed: (both || self.access).then_some(accessed),
+            modified: (both || self.modification).then_some(modified),
+            ..SetMetadata::default()
+        };
+        fs.set_metadata(inode, &change)
+            .map_err(|e| place.error(e.in_path(&place.path)))
+    }
+
+    fn times(&self, place: &TargetPlace) -> Result<(SetTime, SetTime)> {
+        if let Some(reference) = &self.reference {
+            let metadata = place.reader().metadata(reference)?;
+            let at = SetTime::At;
+            return Ok((at(metadata.accessed), at(metadata.modified)));
+        }
+        let time = self.date.map_or(SetTime::Now, SetTime::At);
+        Ok((time, time))
+    }
+}
+
+/// Makes an empty file, through symlinks that lead to none.
+fn make(place: &TargetPlace) -> Result<InodeNumber> {
+    let fs = place.fs();
+    let made = follow_last(fs, &place.path).and_then(|path| {
+        let (dir, name) = resolve_parent(fs, &path)?;
+        fs.create(dir, &name, NewKind::Regular, &new_file(0o666))
+    });
+    made.map_err(|e| place.error(e.in_path(&place.path)))
+}
