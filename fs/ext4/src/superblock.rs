@@ -24,6 +24,8 @@ pub(crate) const MAGIC: u16 = 0xef53;
 const FLAG_SIGNED_HASH: u32 = 0x1;
 /// `EXT2_FLAGS_UNSIGNED_HASH`.
 const FLAG_UNSIGNED_HASH: u32 = 0x2;
+/// `EXT4_ENC_STRICT_MODE_FL`, of `s_encoding_flags`.
+const ENCODING_STRICT: u16 = 0x1;
 /// `EXT2_FLAGS_TEST_FILESYS`: what blkid calls ext4dev.
 const FLAG_TEST: u32 = 0x4;
 /// `s_checksum_type`: CRC-32C, the only one there is.
@@ -73,6 +75,8 @@ pub(crate) struct Superblock {
     /// The hash of directories that have no index yet; `None` for one that takes a key.
     pub(crate) default_hash: Option<Algorithm>,
     pub(crate) hash_signedness: HashSignedness,
+    /// Whether names in casefolded directories must be UTF-8.
+    pub(crate) strict_encoding: bool,
     /// The seed of all checksums; `None` without `metadata_csum`.
     pub(crate) checksum_seed: Option<ChecksumSeed>,
     /// The seed of the checksums of attribute values in inodes, which are there in any case.
@@ -178,6 +182,7 @@ impl Superblock {
             hash_seed: raw.s_hash_seed.map(zerocopy::little_endian::U32::get),
             default_hash: default_hash(raw),
             hash_signedness: hash_signedness(raw),
+            strict_encoding: raw.s_encoding_flags.get() & ENCODING_STRICT != 0,
             checksum_seed,
             value_seed: seed(raw, features),
             state: state(raw),

@@ -24,7 +24,7 @@ const WAYS_MAX: usize = 8;
 /// Adds an entry to a directory that has an index.
 pub(super) fn insert(directory: &mut Changing<'_, '_>, new: &NewEntry<'_>) -> Result<()> {
     let index = block::htree_directory(directory.volume(), directory.inode);
-    let hashed = hashed(directory, new.name)?;
+    let hashed = hashed(directory, new.name);
     for _ in 0..WAYS_MAX {
         let Some(way) = Way::find(&index, directory, &hashed)? else {
             return Err(Error::new(
@@ -52,11 +52,11 @@ pub(super) fn insert(directory: &mut Changing<'_, '_>, new: &NewEntry<'_>) -> Re
 }
 
 /// What a name's hash is of.
-fn hashed<'n>(directory: &Changing<'_, '_>, name: &'n [u8]) -> Result<Cow<'n, [u8]>> {
+fn hashed<'n>(directory: &Changing<'_, '_>, name: &'n [u8]) -> Cow<'n, [u8]> {
     if directory.inode.has(InodeFlags::CASEFOLD) {
-        casefold::hashed(name).in_inode(directory.inode.number)
+        casefold::hashed(name)
     } else {
-        Ok(Cow::Borrowed(name))
+        Cow::Borrowed(name)
     }
 }
 
@@ -68,8 +68,6 @@ pub(super) fn begin(
     algorithm: Algorithm,
     new: &NewEntry<'_>,
 ) -> Result<()> {
-    // Before anything is changed.
-    hashed(directory, new.name)?;
     let superblock = &directory.volume().superblock;
     let behind_dots = behind_dots(directory, block)?;
     let leaf = directory.append_entries(|region| {
@@ -180,9 +178,9 @@ fn hashed_entries<'b>(
     leaf: &'b Block,
 ) -> Result<Vec<Hashed<'b>>> {
     let entries = entries_in_use(directory, leaf)?.into_iter();
-    let hashed = entries.map(|placed| {
-        let hash = way.hasher.hash(&hashed(directory, placed.entry.name)?);
-        Ok(Hashed { hash, placed })
+    let hashed = entries.map(|placed| Hashed {
+        hash: way.hasher.hash(&hashed(directory, placed.entry.name)),
+        placed,
     });
-    hashed.collect()
+    Ok(hashed.collect())
 }

@@ -6,7 +6,7 @@ use super::changing::{Block, Changing};
 use super::entry::NewEntry;
 use super::{block, change, indexed, inline, region};
 use crate::block::FileBlock;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, InInode, Result};
 use crate::features::Compatible;
 use crate::inode::{Inode, InodeFlags};
 use crate::writer::Handle;
@@ -26,6 +26,7 @@ pub(crate) fn insert(
     file_type: FileType,
 ) -> Result<()> {
     change::check(directory, name)?;
+    check_encoding(handle, directory, name)?;
     let mut directory = Changing::new(handle, directory);
     let new = NewEntry {
         inode,
@@ -44,6 +45,16 @@ pub(crate) fn insert(
     // An index that the filesystem does not have is not kept up to date.
     directory.inode.flags.remove(InodeFlags::INDEX);
     linear(&mut directory, &new)
+}
+
+/// Fails for a name that is not UTF-8 where that is asked for.
+fn check_encoding(handle: &Handle<'_>, directory: &Inode, name: &[u8]) -> Result<()> {
+    let strict = handle.volume().superblock.strict_encoding;
+    if strict && directory.has(InodeFlags::CASEFOLD) && std::str::from_utf8(name).is_err() {
+        let e = Error::new(ErrorKind::Invalid, "the name is not UTF-8");
+        return Err(e.hint("the filesystem's encoding is strict")).in_inode(directory.number);
+    }
+    Ok(())
 }
 
 /// Puts it into the first block that has room.

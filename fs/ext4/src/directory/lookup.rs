@@ -13,7 +13,7 @@ use crate::inode::{Inode, InodeFlags};
 use crate::volume::Volume;
 
 /// Where a directory has entries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     Block(FileBlock),
     Inline(inline::Part),
@@ -64,7 +64,7 @@ fn hashed<'n>(directory: &Inode, name: &'n [u8]) -> Option<Cow<'n, [u8]>> {
         return None;
     }
     if directory.has(InodeFlags::CASEFOLD) {
-        return casefold::hashed(name).ok();
+        return Some(casefold::hashed(name));
     }
     Some(Cow::Borrowed(name))
 }

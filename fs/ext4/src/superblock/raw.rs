@@ -104,7 +104,7 @@ pub(crate) struct RawSuperblock {
     pub(crate) s_time_hi: [u8; 6],
     pub(crate) s_error_codes: [u8; 2],
     pub(crate) s_encoding: U16,
-    s_encoding_flags: U16,
+    pub(crate) s_encoding_flags: U16,
     pub(crate) s_orphan_file_inum: U32,
     s_reserved: [U32; 94],
     pub(crate) s_checksum: U32,
