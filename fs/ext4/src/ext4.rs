@@ -134,6 +134,11 @@ impl Ext4 {
         Err(Error::new(ErrorKind::NotADirectory, "not a directory").in_inode(number))
     }
 
+    /// A part of a directory's entries, in an order that changes of it do not change.
+    pub(crate) fn batch(&self, dir: InodeNumber, cookie: u64) -> Result<directory::Batch> {
+        directory::batch(&self.volume, &*self.directory(dir)?, cookie)
+    }
+
     /// An inode whose contents may be read.
     fn readable(&self, number: InodeNumber) -> Result<Arc<Inode>> {
         let inode = self.inode(number)?;

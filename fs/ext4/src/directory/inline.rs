@@ -32,7 +32,7 @@ const DOT_COOKIE: u64 = 1;
 const DOT_DOT_COOKIE: u64 = 2;
 
 /// The regions of entries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
     /// `i_block`, behind the parent's number.
     First,
@@ -40,18 +40,18 @@ pub(super) enum Part {
     Rest,
 }
 
-const PARTS: [Part; 2] = [Part::First, Part::Rest];
+pub(super) const PARTS: [Part; 2] = [Part::First, Part::Rest];
 
 impl Part {
     /// Where it begins, in bytes of the directory.
-    fn start(self) -> u64 {
+    pub(super) fn start(self) -> u64 {
         len_u64(match self {
             Self::First => PARENT_BYTES,
             Self::Rest => BLOCK_BYTES,
         })
     }
 
-    fn of(self, directory: &Inode) -> Result<&[u8]> {
+    pub(super) fn of(self, directory: &Inode) -> Result<&[u8]> {
         match self {
             Self::First => Ok(directory.block.get(PARENT_BYTES..).unwrap_or_default()),
             Self::Rest => inline_data::behind_block(directory),
@@ -84,8 +84,8 @@ impl Part {
 /// has room for.
 pub(super) fn entries(volume: &Volume, directory: &Inode) -> Result<Vec<Result<DirEntry>>> {
     let mut entries = vec![
-        Ok(dot(b".", directory.number, DOT_COOKIE)),
-        Ok(dot(b"..", parent(directory), DOT_DOT_COOKIE)),
+        Ok(dot(directory, DOT_COOKIE)),
+        Ok(dot_dot(directory, DOT_DOT_COOKIE)),
     ];
     for part in PARTS {
         let bytes = part.of(directory)?;
@@ -247,7 +247,17 @@ fn make_rest(superblock: &Superblock, directory: &mut Inode, needed: usize) -> R
     Ok(())
 }
 
-fn dot(name: &[u8], inode: u32, cookie: u64) -> DirEntry {
+/// What `.` is shown as.
+pub(super) fn dot(directory: &Inode, cookie: u64) -> DirEntry {
+    implied(b".", directory.number, cookie)
+}
+
+/// What `..` is shown as.
+pub(super) fn dot_dot(directory: &Inode, cookie: u64) -> DirEntry {
+    implied(b"..", parent(directory), cookie)
+}
+
+fn implied(name: &[u8], inode: u32, cookie: u64) -> DirEntry {
     DirEntry {
         name: name.to_vec(),
         inode: InodeNumber(u64::from(inode)),

@@ -21,9 +21,11 @@ mod dx_node;
 mod dx_root;
 mod dx_tail;
 mod hash;
+mod leaves;
 mod lookup;
 mod path;
 
 pub(crate) use change::{Next, Step, Way, reaches};
 pub(crate) use hash::{Algorithm, HashSeed, Hasher, NameHash};
+pub(crate) use leaves::Leaves;
 pub(crate) use lookup::{Blocks, Directory, Outcome, is_index_block, lookup, verify};

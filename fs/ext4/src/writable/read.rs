@@ -2,8 +2,8 @@
 //! whole or not at all.
 
 use diskfs_vfs::{
-    DirEntries, Error, ErrorKind, FileExtents, FsRead, Identity, InodeNumber, Metadata, Result,
-    Statistics,
+    DirEntries, DirEntry, Error, ErrorKind, FileExtents, FsRead, Identity, InodeNumber, Metadata,
+    Result, Statistics,
 };
 
 use super::WritableExt4;
@@ -44,13 +44,8 @@ impl FsRead for WritableExt4 {
         self.reading(inode, || self.core.reader.read_at(inode, offset, buf))
     }
 
-    /// All entries as they are at one moment: names that come and go later are not seen, and none is
-    /// seen twice or missed because an index was split.
     fn read_dir(&self, dir: InodeNumber, cookie: u64) -> Result<DirEntries<'_>> {
-        let entries: Vec<_> = self.reading(dir, || {
-            Ok(self.core.reader.read_dir(dir, cookie)?.collect())
-        })?;
-        Ok(Box::new(entries.into_iter()))
+        Ok(Box::new(Listing::begin(self, dir, cookie)?))
     }
 
     fn read_link(&self, inode: InodeNumber) -> Result<Vec<u8>> {
@@ -90,5 +85,43 @@ impl FsRead for WritableExt4 {
         };
         // A hint that can't be given is none.
         let _ = self.reading(inode, announce);
+    }
+}
+
+/// Entries in the order of their hashes: a batch at a time, each as the directory is at one moment.
+/// Names that come and go meanwhile are seen or not; all others are seen once.
+struct Listing<'a> {
+    fs: &'a WritableExt4,
+    dir: InodeNumber,
+    entries: std::vec::IntoIter<DirEntry>,
+    /// Where the next batch begins.
+    next: Option<u64>,
+}
+
+impl<'a> Listing<'a> {
+    fn begin(fs: &'a WritableExt4, dir: InodeNumber, cookie: u64) -> Result<Self> {
+        let batch = fs.reading(dir, || fs.core.reader.batch(dir, cookie))?;
+        Ok(Self {
+            fs,
+            dir,
+            entries: batch.entries.into_iter(),
+            next: batch.next,
+        })
+    }
+}
+
+impl Iterator for Listing<'_> {
+    type Item = Result<DirEntry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(entry) = self.entries.next() {
+                return Some(Ok(entry));
+            }
+            match Self::begin(self.fs, self.dir, self.next.take()?) {
+                Ok(next) => *self = next,
+                Err(e) => return Some(Err(e)),
+            }
+        }
     }
 }
