@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, File};
-use diskfs_ext4::{Ext4, Options};
+use diskfs_ext4::{Ext4, Options, WritableExt4, WriteOptions};
 
 /// Whether all of these programs are there. If not the test says so and must return; in CI that
 /// is a failure.
@@ -101,4 +101,69 @@ pub(crate) fn make_holes(root: &Path) {
             .unwrap();
     }
     holes.set_len(3 << 20).unwrap();
+}
+
+/// An empty filesystem of `size`.
+pub(crate) fn mke2fs_empty(dir: &Path, args: &str, size: &str) -> PathBuf {
+    let image = dir.join("image");
+    let _ = fs::remove_file(&image);
+    let mut all = vec!["-q", "-F"];
+    all.extend(args.split_whitespace());
+    all.extend([image.to_str().unwrap(), size]);
+    run("mke2fs", &all);
+    image
+}
+
+/// Opened for writing; nothing is durable before somebody asks.
+pub(crate) fn open_for_writing(image: &Path) -> WritableExt4 {
+    let device = Arc::new(File::open_read_write(image).unwrap());
+    let options = WriteOptions {
+        commit_interval: None,
+        ..WriteOptions::default()
+    };
+    WritableExt4::open(device, &options).unwrap()
+}
+
+/// Nothing is wrong with it.
+pub(crate) fn e2fsck(image: &Path) {
+    run("e2fsck", &["-f", "-n", image.to_str().unwrap()]);
+}
+
+/// The kernel's mount of a filesystem; ends when dropped.
+pub(crate) struct Mounted {
+    at: tempfile::TempDir,
+}
+
+impl Mounted {
+    /// `None`, with the reason on the terminal, where the kernel or the user's rights don't allow it;
+    /// in CI that is a failure.
+    pub(crate) fn new(test: &str, image: &Path) -> Option<Self> {
+        let at = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "ext4", "-o", "loop"])
+            .args([image, at.path()])
+            .output()
+            .unwrap();
+        if mounted.status.success() {
+            return Some(Self { at });
+        }
+        let reason = String::from_utf8_lossy(&mounted.stderr).into_owned();
+        assert!(
+            std::env::var_os("CI").is_none_or(|value| value != "true"),
+            "{test}: {reason}"
+        );
+        eprintln!("SKIP: {test}: {reason}");
+        None
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.at.path()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let ended = Command::new("umount").arg(self.at.path()).status();
+        assert!(ended.is_ok_and(|status| status.success()) || std::thread::panicking());
+    }
 }
