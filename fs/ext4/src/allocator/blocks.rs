@@ -1,5 +1,7 @@
 //! Blocks: taken in runs as long as can be had near a goal, and given back.
 
+use std::sync::atomic::Ordering;
+
 use crate::block::FsBlock;
 use crate::error::{Error, ErrorKind, Result, Structure, malformed};
 use crate::group_descriptor::GroupFlags;
@@ -19,6 +21,9 @@ pub(crate) struct Request {
     /// How many; at least 1. With clusters, a multiple of the cluster, and what is given begins
     /// with one.
     pub(crate) len_blocks: u32,
+    /// How many behind those are kept for who asks for them next by their first one as the goal: the
+    /// file that grows. 0 for none. They are given to others when those find little else.
+    pub(crate) keep_blocks: u32,
     /// Whether root's reserve may be used.
     pub(crate) reserve: Reserve,
 }
@@ -38,6 +43,10 @@ pub(crate) struct Allocated {
     pub(crate) len_blocks: u32,
 }
 
+/// A run of less than this part of what is wanted is taken only when nothing is kept for others any
+/// more.
+const SHORT_SHARE: u32 = 8;
+
 /// A search, in clusters.
 #[derive(Debug, Clone, Copy)]
 struct Search {
@@ -46,6 +55,15 @@ struct Search {
     wanted: u32,
     /// What is shorter is left for others.
     least: u32,
+    /// What is kept behind it.
+    keep: u32,
+}
+
+impl Search {
+    /// Where to begin in a group.
+    fn start_in(&self, group: u32) -> u32 {
+        if group == self.goal.0 { self.goal.1 } else { 0 }
+    }
 }
 
 impl Allocator {
@@ -67,7 +85,7 @@ impl Allocator {
             .counters
             .claim(wanted, floor)
             .ok_or_else(|| no_space("no free blocks are left"))?;
-        let found = self.search(handle, request.goal, claimed);
+        let found = self.search(handle, request, claimed);
         let used = found
             .as_ref()
             .map_or(0, |found| found.map_or(0, |(_, run)| run.len));
@@ -94,24 +112,59 @@ impl Allocator {
     fn search(
         &self,
         handle: &Handle<'_>,
-        goal: FsBlock,
+        request: Request,
         wanted: u32,
     ) -> Result<Option<(u32, Run)>> {
-        let goal = self.geometry.place(goal).unwrap_or((0, 0));
-        let mut least = wanted;
-        while least > 0 {
-            let search = Search {
-                goal,
-                wanted,
-                least,
-            };
-            let found = self.search_groups(handle, search)?;
+        let goal = self.geometry.place(request.goal).unwrap_or((0, 0));
+        let search = |least| Search {
+            goal,
+            wanted,
+            least,
+            keep: request.keep_blocks.wrapping_shr(self.geometry.cluster_bits),
+        };
+        let found = self.search_down_to(handle, search, wanted.wrapping_div(SHORT_SHARE).max(1))?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        self.give_all_kept();
+        self.search_down_to(handle, search, 1)
+    }
+
+    /// Searches for a run as long as wanted, for half of that, and so on.
+    fn search_down_to(
+        &self,
+        handle: &Handle<'_>,
+        search: impl Fn(u32) -> Search,
+        shortest: u32,
+    ) -> Result<Option<(u32, Run)>> {
+        let mut least = search(0).wanted;
+        while least >= shortest {
+            let found = self.search_groups(handle, search(least))?;
             if found.is_some() {
                 return Ok(found);
             }
             least = least.wrapping_div(2);
         }
         Ok(None)
+    }
+
+    /// Gives what is kept for files that grow to everybody.
+    fn give_all_kept(&self) {
+        if !self.keeps_any.swap(false, Ordering::SeqCst) {
+            return;
+        }
+        for number in 0..self.geometry.groups {
+            if let Some(mut group) = self.group(number) {
+                group.give_all_kept();
+                self.note_let_go(number, &mut group);
+            }
+        }
+    }
+
+    fn note_let_go(&self, number: u32, group: &mut Group) {
+        if let Some(summary) = self.summary(number) {
+            summary.raise_longest_run(group.take_let_go());
+        }
     }
 
     fn search_groups(&self, handle: &Handle<'_>, search: Search) -> Result<Option<(u32, Run)>> {
@@ -138,30 +191,51 @@ impl Allocator {
             return Ok(None);
         };
         let bitmap = self.block_bitmap(handle.volume(), number, &group.descriptor)?;
+        if number == search.goal.0 {
+            group.give_kept(search.goal.1);
+            self.note_let_go(number, &mut group);
+        }
+        let found = self.find_in_group(number, &group, &bitmap, search);
+        let Some(run) = found.filter(|run| run.len >= search.least) else {
+            if let Some(summary) = self.summary(number) {
+                summary.set_longest_run(found.map_or(0, |run| run.len));
+            }
+            return Ok(None);
+        };
+        self.keep_behind(number, &mut group, &bitmap, run, search.keep);
+        self.take(handle, number, &mut group, bitmap, run)?;
+        Ok(Some(run))
+    }
+
+    /// The first run behind the goal that is long enough, or the longest that there is.
+    fn find_in_group(
+        &self,
+        number: u32,
+        group: &Group,
+        bitmap: &Bitmap,
+        search: Search,
+    ) -> Option<Run> {
         let len = self.geometry.clusters_in(number);
         let bits = Bits::new(&bitmap.bytes, group.held_words(), len);
-        let from = if number == search.goal.0 {
-            search.goal.1
-        } else {
-            0
-        };
+        let from = search.start_in(number);
         let behind = bits.find_run(from..len, search.wanted);
-        let found = match behind {
+        match behind {
             Some(run) if run.len >= search.wanted => behind,
             _ => longer(bits.find_run(0..from, search.wanted), behind),
-        };
-        match found {
-            Some(run) if run.len >= search.least => {
-                self.take(handle, number, &mut group, bitmap, run)?;
-                Ok(Some(run))
-            }
-            _ => {
-                let longest = found.map_or(0, |run| run.len);
-                if let Some(summary) = self.summary(number) {
-                    summary.set_longest_run(longest);
-                }
-                Ok(None)
-            }
+        }
+    }
+
+    /// Keeps what is free behind a run, up to so many clusters.
+    fn keep_behind(&self, number: u32, group: &mut Group, bitmap: &Bitmap, run: Run, len: u32) {
+        let clusters = self.geometry.clusters_in(number);
+        let bits = Bits::new(&bitmap.bytes, group.held_words(), clusters);
+        let start = run.end();
+        let free = bits.next_set(start, u32::MAX).saturating_sub(start);
+        let len = len.min(free);
+        if len > 0 {
+            group.keep(&self.geometry, Run { start, len }, free);
+            self.keeps_any.store(true, Ordering::SeqCst);
+            self.note_let_go(number, group);
         }
     }
 
@@ -271,11 +345,8 @@ impl Allocator {
         let Some(mut group) = self.group(number) else {
             return;
         };
-        let (count, longest) = group.release(run);
-        self.counters.release(count);
-        if let Some(summary) = self.summary(number) {
-            summary.raise_longest_run(longest);
-        }
+        self.counters.release(group.release(run));
+        self.note_let_go(number, &mut group);
     }
 
     fn check_no_metadata(&self, group: u32, run: Run) -> Result<()> {

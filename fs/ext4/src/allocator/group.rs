@@ -1,5 +1,6 @@
 //! What is known of one block group.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::group_descriptor::GroupDescriptor;
@@ -14,51 +15,117 @@ pub(super) struct Group {
     pub(super) descriptor: GroupDescriptor,
     /// No inode before this one is free.
     pub(super) first_free_inode: u32,
-    /// Clusters that are free by the bitmap, and that nobody may have yet.
-    pub(super) held: Option<Box<Held>>,
+    /// Clusters that are free by the bitmap, and that nobody may have, or not everybody.
+    held: Option<Box<Held>>,
+    /// How long a run may have become free by what was let go and not looked at yet.
+    let_go: u32,
 }
 
-/// Clusters that were freed by a transaction that is not durable. If they were used again at once, a
-/// crash could bring back the file that had them, with another's contents.
+/// What was freed by a transaction that is not durable (if it were used again at once, a crash could
+/// bring back the file that had it, with another's contents), and what is kept for files that grow.
 #[derive(Debug)]
-pub(super) struct Held {
+struct Held {
     words: Box<[u64]>,
     count: u32,
-    /// The longest run of free clusters that there will be around one of these.
+    /// The longest run of free clusters that there will be around any of these.
     longest: u32,
+    /// What is kept, oldest first.
+    kept: VecDeque<Run>,
 }
 
+/// How many files that grow have something kept for them, in each group.
+const KEPT_MAX: usize = 16;
+
 impl Group {
+    pub(super) const fn new(descriptor: GroupDescriptor) -> Self {
+        Self {
+            descriptor,
+            first_free_inode: 0,
+            held: None,
+            let_go: 0,
+        }
+    }
+
     pub(super) fn held_words(&self) -> Option<&[u64]> {
         self.held.as_deref().map(|held| &*held.words)
     }
 
-    /// Holds a run, which is within a run of `longest` free clusters.
-    pub(super) fn hold(&mut self, geometry: &Geometry, run: Run, longest: u32) {
+    /// How long a run may have become free since this was asked last.
+    pub(super) const fn take_let_go(&mut self) -> u32 {
+        std::mem::replace(&mut self.let_go, 0)
+    }
+
+    fn hold_any(&mut self, geometry: &Geometry, run: Run, longest: u32) -> &mut Held {
         let held = self.held.get_or_insert_with(|| {
             Box::new(Held {
                 words: vec![0; geometry.held_words()].into(),
                 count: 0,
                 longest: 0,
+                kept: VecDeque::new(),
             })
         });
         bits::hold(&mut held.words, run);
         held.count = held.count.saturating_add(run.len);
         held.longest = held.longest.max(longest);
+        held
     }
 
-    /// Lets go of a run. Returns how many of it were held, and how long a free run may be now.
-    pub(super) fn release(&mut self, run: Run) -> (u32, u32) {
+    /// Holds a run that was freed, which is within a run of `longest` free clusters.
+    pub(super) fn hold(&mut self, geometry: &Geometry, run: Run, longest: u32) {
+        self.hold_any(geometry, run, longest);
+    }
+
+    /// Lets go of a run. Returns how many of it were held.
+    pub(super) fn release(&mut self, run: Run) -> u32 {
         let Some(held) = &mut self.held else {
-            return (0, 0);
+            return 0;
         };
+        self.let_go = self.let_go.max(held.longest);
         let count = bits::release(&mut held.words, run);
         held.count = held.count.saturating_sub(count);
-        let longest = held.longest;
         if held.count == 0 {
             self.held = None;
         }
-        (count, longest)
+        count
+    }
+
+    /// Keeps a run for who asks for it by its first cluster; it is free, and so is what is behind it
+    /// up to `longest` clusters.
+    pub(super) fn keep(&mut self, geometry: &Geometry, run: Run, longest: u32) {
+        if self.kept_count() >= KEPT_MAX {
+            self.give_oldest_kept();
+        }
+        let held = self.hold_any(geometry, run, longest);
+        held.kept.push_back(run);
+    }
+
+    fn kept_count(&self) -> usize {
+        self.held.as_ref().map_or(0, |held| held.kept.len())
+    }
+
+    fn give_oldest_kept(&mut self) {
+        let kept = self.held.as_mut().and_then(|held| held.kept.pop_front());
+        if let Some(run) = kept {
+            self.release(run);
+        }
+    }
+
+    /// Gives what is kept from this cluster on to who asks for it.
+    pub(super) fn give_kept(&mut self, start: u32) {
+        let kept = self.held.as_mut().and_then(|held| {
+            let nth = held.kept.iter().position(|run| run.start == start)?;
+            held.kept.remove(nth)
+        });
+        if let Some(run) = kept {
+            self.release(run);
+        }
+    }
+
+    /// Gives all that is kept to everybody.
+    pub(super) fn give_all_kept(&mut self) {
+        while self.kept_count() > 0 {
+            self.give_oldest_kept();
+        }
     }
 }
 

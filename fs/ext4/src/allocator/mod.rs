@@ -18,6 +18,7 @@ mod system_zone;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::block::FsBlock;
@@ -61,6 +62,8 @@ pub(crate) struct Allocator {
     counters: Counters,
     /// Clusters that [`Reserve::Keep`] leaves.
     kept_clusters: u64,
+    /// Whether something may be kept for files that grow.
+    keeps_any: AtomicBool,
 }
 
 impl Allocator {
@@ -90,11 +93,7 @@ impl Allocator {
                 descriptor.used_directories,
             );
             summaries.push(Summary::new(&descriptor));
-            groups.push(Mutex::new(Group {
-                descriptor,
-                first_free_inode: 0,
-                held: None,
-            }));
+            groups.push(Mutex::new(Group::new(descriptor)));
         }
         system_zone.add_journal(volume)?;
         system_zone.sort();
@@ -105,6 +104,7 @@ impl Allocator {
             groups: groups.into(),
             summaries: summaries.into(),
             counters,
+            keeps_any: AtomicBool::new(false),
         })
     }
 

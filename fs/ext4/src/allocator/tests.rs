@@ -54,6 +54,7 @@ fn request(goal: u64, len_blocks: u32) -> Request {
     Request {
         goal: FsBlock(goal),
         len_blocks,
+        keep_blocks: 0,
         reserve: Reserve::Use,
     }
 }
@@ -91,12 +92,14 @@ impl<'a> Model<'a> {
     }
 
     fn allocate(&mut self, goal: u64, len_blocks: u32) -> Result<Allocated> {
-        let got = self.fixture.do_once(|handle| {
-            handle
-                .core()
-                .allocator
-                .allocate(handle, request(goal, len_blocks))
-        })?;
+        self.allocate_as(request(goal, len_blocks))
+    }
+
+    fn allocate_as(&mut self, request: Request) -> Result<Allocated> {
+        let len_blocks = request.len_blocks;
+        let got = self
+            .fixture
+            .do_once(|handle| handle.core().allocator.allocate(handle, request))?;
         assert!(
             got.len_blocks >= 1
                 && got.len_blocks <= len_blocks.saturating_add(self.fixture.ratio() as u32 - 1)
@@ -143,8 +146,11 @@ fn random_blocks(fixture: &Fixture, seed: u64, steps: usize) {
     for _ in 0..steps {
         match random.below(10) {
             0..6 => {
-                let len = 1 << random.below(12);
-                match model.allocate(random.below(blocks), u32::try_from(len).unwrap()) {
+                let wanted = Request {
+                    keep_blocks: (random.below(3) * random.below(600)) as u32,
+                    ..request(random.below(blocks), 1 << random.below(12))
+                };
+                match model.allocate_as(wanted) {
                     Ok(_) => {}
                     Err(e) => {
                         assert_eq!(e.kind(), ErrorKind::NoSpace);
@@ -285,6 +291,36 @@ fn a_large_file_is_in_few_pieces() {
     }
     // 9 groups, of which some begin with a copy of the superblock.
     assert!(pieces <= 9, "{pieces}");
+}
+
+/// Files that grow side by side, block by block, are in few pieces; what was kept for them is there
+/// for others when they need it.
+#[test]
+fn files_that_grow_side_by_side() {
+    if !available("files_that_grow_side_by_side") {
+        return;
+    }
+    let fixture = Fixture::new("side by side", "-t ext4 -b 1024", "40M");
+    let mut model = Model::new(&fixture);
+    let mut ends = [0u64; 8];
+    let mut pieces = [0; 8];
+    for nth in 0..1000u32 {
+        for (end, pieces) in ends.iter_mut().zip(&mut pieces) {
+            let keep_blocks = if nth == 0 { 0 } else { nth.clamp(8, 2048) };
+            let wanted = Request {
+                keep_blocks,
+                ..request(*end, 1)
+            };
+            let got = model.allocate_as(wanted).unwrap();
+            *pieces += u32::from(got.first != FsBlock(*end));
+            *end = got.first.0 + 1;
+        }
+    }
+    assert!(pieces.iter().all(|&pieces| pieces <= 10), "{pieces:?}");
+    while fixture.totals().free_blocks > 0 {
+        model.allocate(0, u32::MAX).unwrap();
+    }
+    assert!(model.free.iter().all(|free| !free));
 }
 
 fn free_inodes_as_dumped(fixture: &Fixture) -> u64 {
@@ -491,4 +527,40 @@ fn a_contradiction_ends_writing() {
     let fixture = Fixture::new("reserved inode", "-t ext4", "40M");
     let e = fixture.do_once(|handle| handle.core().allocator.free_inode(handle, 8, false));
     assert_eq!(e.unwrap_err().kind(), ErrorKind::Corrupt);
+}
+
+/// Bitmaps and descriptors that contradict each other are found before anything is written over.
+#[test]
+fn what_the_image_claims_is_checked() {
+    if !available("what_the_image_claims_is_checked") {
+        return;
+    }
+    let claims: [(&str, &str, &[&str]); 4] = [
+        (
+            "the inode table is free",
+            "-O ^metadata_csum",
+            &["freeb 60 3"],
+        ),
+        (
+            "more is free than the bitmap has",
+            "-O ^metadata_csum",
+            &["set_bg 0 free_blocks_count 9000", "set_bg 0 checksum calc"],
+        ),
+        (
+            "the bitmap's checksum",
+            "",
+            &["zap_block -o 500 -l 1 -p 0x55 6"],
+        ),
+        (
+            "the bitmap is the inode table",
+            "-O ^metadata_csum",
+            &["set_bg 0 block_bitmap 60", "set_bg 0 checksum calc"],
+        ),
+    ];
+    for (what, args, commands) in claims {
+        let args = format!("-t ext4 -b 4096 {args}");
+        let fixture = Fixture::altered(what, &args, "40M", commands);
+        let got = fixture.do_once(|handle| handle.core().allocator.allocate(handle, request(0, 1)));
+        assert_eq!(got.unwrap_err().kind(), ErrorKind::Corrupt, "{what}");
+    }
 }

@@ -52,6 +52,7 @@ pub(super) fn allocate_tree_block(
     let request = Request {
         goal,
         len_blocks: cluster_blocks(&handle.volume().superblock),
+        keep_blocks: 0,
         reserve: Reserve::Use,
     };
     Ok(allocate(handle, inode, request)?.first)

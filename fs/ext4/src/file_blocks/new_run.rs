@@ -53,26 +53,23 @@ pub(crate) fn allocate(handle: &Handle<'_>, inode: &mut Inode, hole: &Hole) -> R
             .min(block_map::leaf_end(handle.volume(), hole.start))
     };
     let wanted = end.saturating_sub(u64::from(hole.start.0));
-    let goal = goal(handle, inode, hole);
-    allocate_at(
-        handle,
-        inode,
-        hole.start,
-        goal,
-        wanted.clamp(1, REQUEST_BLOCKS_MAX),
-    )
+    let wanted = wanted.clamp(1, REQUEST_BLOCKS_MAX);
+    allocate_at(handle, inode, hole, hole.start, wanted)
 }
 
-/// Allocates for file block `start` and so many in all, which are whole clusters.
+/// Allocates for file block `start`, where the hole or its first cluster begins, and so many in all,
+/// which are whole clusters.
 fn allocate_at(
     handle: &Handle<'_>,
     inode: &mut Inode,
+    hole: &Hole,
     start: FileBlock,
-    goal: FsBlock,
     len_blocks: u64,
 ) -> Result<NewRun> {
+    let within = u64::from(cluster_blocks(&handle.volume().superblock)).wrapping_sub(1);
     let request = Request {
-        goal,
+        goal: FsBlock(goal(handle, inode, hole).0 & !within),
+        keep_blocks: kept_blocks(hole),
         len_blocks: u32::try_from(len_blocks).unwrap_or(u32::MAX),
         reserve: Reserve::Keep,
     };
@@ -96,6 +93,20 @@ fn allocate_at(
         return Err(Error::new(ErrorKind::NoSpace, reason));
     }
     Ok(new)
+}
+
+/// How many blocks are kept behind new ones: none for a file's first, and for one that grows as many
+/// as it has, so that files that grow side by side are in few pieces.
+fn kept_blocks(hole: &Hole) -> u32 {
+    const MIN: u32 = 8;
+    const MAX: u32 = 2048;
+    let start = u64::from(hole.start.0);
+    let grows = hole.after.is_none() && hole.before.is_some_and(|run| run.end() == start);
+    if grows {
+        hole.start.0.clamp(MIN, MAX)
+    } else {
+        0
+    }
 }
 
 /// Where the hole's first block would be best.
@@ -140,9 +151,8 @@ fn allocate_clusters(handle: &Handle<'_>, inode: &mut Inode, hole: &Hole) -> Res
     let wanted = end
         .saturating_sub(cluster_start)
         .clamp(cluster, REQUEST_BLOCKS_MAX.max(cluster));
-    let goal = FsBlock(goal(handle, inode, hole).0 & !within);
     let whole = FileBlock(u32::try_from(cluster_start).unwrap_or(u32::MAX));
-    let mut new = allocate_at(handle, inode, whole, goal, wanted)?;
+    let mut new = allocate_at(handle, inode, hole, whole, wanted)?;
     let first = new.run.fs_block.after(start.saturating_sub(cluster_start));
     new.run = cut(hole, first, new.run.end());
     Ok(new)

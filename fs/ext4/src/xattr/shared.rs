@@ -323,6 +323,7 @@ impl<'h, 'c, 'i> Change<'h, 'c, 'i> {
         let request = Request {
             goal: allocator.goal_for(self.inode),
             len_blocks: 1u32.wrapping_shl(superblock.cluster_ratio_bits),
+            keep_blocks: 0,
             reserve: Reserve::Keep,
         };
         Ok(allocator.allocate(self.handle, request)?.first)

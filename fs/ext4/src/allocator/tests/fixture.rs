@@ -16,7 +16,7 @@ use crate::writer::{Core, Handle};
 
 /// Whether e2fsprogs are there; if not the test says so and must return.
 pub(super) fn available(test: &str) -> bool {
-    for program in ["mke2fs", "e2fsck", "dumpe2fs"] {
+    for program in ["mke2fs", "e2fsck", "dumpe2fs", "debugfs"] {
         if Command::new(program).arg("-V").output().is_err() {
             assert!(
                 std::env::var_os("CI").is_none_or(|value| value != "true"),
@@ -52,6 +52,11 @@ pub(super) struct Fixture {
 
 impl Fixture {
     pub(super) fn new(what: &str, args: &str, size: &str) -> Self {
+        Self::altered(what, args, size, &[])
+    }
+
+    /// The same after debugfs has done something to it.
+    pub(super) fn altered(what: &str, args: &str, size: &str, commands: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let image = dir.path().join("image");
         let mut mke2fs = Command::new("mke2fs");
@@ -59,6 +64,11 @@ impl Fixture {
         let output = mke2fs.arg(&image).arg(size).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{what}: {stderr}");
+        for command in commands {
+            let mut debugfs = Command::new("debugfs");
+            debugfs.args(["-w", "-R", command]).arg(&image);
+            assert!(debugfs.output().unwrap().status.success(), "{command}");
+        }
         let device = Arc::new(File::open_read_write(&image).unwrap());
         let options = WriteOptions {
             commit_interval: None,
