@@ -83,7 +83,7 @@ impl PosixAcl {
         }
         let bytes = value.get(VERSION_BYTES..).unwrap_or_default();
         let (entries, rest) = bytes.as_chunks::<ENTRY_BYTES>();
-        let entries: Option<Vec<Entry>> = entries.iter().map(|bytes| entry(bytes)).collect();
+        let entries: Option<Vec<Entry>> = entries.iter().copied().map(entry).collect();
         match entries {
             Some(entries) if rest.is_empty() && entries.is_empty() => Ok(None),
             Some(entries) if rest.is_empty() => Self::checked(entries).map(Some),
@@ -170,10 +170,10 @@ impl PosixAcl {
     }
 }
 
-fn entry(bytes: &[u8; ENTRY_BYTES]) -> Option<Entry> {
-    let tag = Tag::from_number(le16(bytes, 0)?)?;
-    let permissions = le16(bytes, 2).filter(|&permissions| permissions <= 7)?;
-    let identity = le32(bytes, 4)?;
+fn entry(bytes: [u8; ENTRY_BYTES]) -> Option<Entry> {
+    let tag = Tag::from_number(le16(&bytes, 0)?)?;
+    let permissions = le16(&bytes, 2).filter(|&permissions| permissions <= 7)?;
+    let identity = le32(&bytes, 4)?;
     if tag.is_named() && identity == NO_IDENTITY {
         return None;
     }

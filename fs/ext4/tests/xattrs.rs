@@ -183,10 +183,12 @@ impl Mounted {
     }
 
     fn set(&self, file: &str, name: &str, value: &[u8]) -> bool {
-        let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = value
+            .iter()
+            .fold("0x".to_owned(), |hex, byte| hex + &format!("{byte:02x}"));
         let path = self.at.path().join(file);
         let set = Command::new("setfattr")
-            .args(["-n", name, "-v", &format!("0x{hex}")])
+            .args(["-n", name, "-v", &hex])
             .arg(path)
             .output()
             .unwrap();

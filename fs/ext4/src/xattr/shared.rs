@@ -78,9 +78,13 @@ impl<'h, 'c, 'i> Change<'h, 'c, 'i> {
             ..
         } = self;
         drop(found);
-        unused
-            .into_iter()
-            .try_for_each(|number| value_inode::remove(handle, number))
+        for number in unused {
+            // A file has seldom more than one. Without room for more credits its own have to do:
+            // another transaction must not begin before the inode is stored.
+            handle.extend(value_inode::REMOVE_CREDITS);
+            value_inode::remove(handle, number)?;
+        }
+        Ok(())
     }
 
     fn superblock(&self) -> &'c Superblock {

@@ -113,6 +113,10 @@ fn append(handle: &Handle<'_>, inode: &mut Inode, value: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// How many blocks of metadata the removal of one changes: its inode, inode bitmap, the bitmaps and
+/// descriptors of the few groups that its blocks are in.
+pub(super) const REMOVE_CREDITS: u32 = 12;
+
 /// Frees one that nobody refers to.
 pub(super) fn remove(handle: &Handle<'_>, number: u32) -> Result<()> {
     let mut inode = read(handle, number)?;

@@ -2,6 +2,7 @@
 
 use diskfs_vfs::{FileType, NewAttributes, NewKind};
 
+use crate::allocator::Allocator;
 use crate::bytes::{len_u64, put};
 use crate::directory;
 use crate::error::{Error, ErrorKind, Result};
@@ -96,7 +97,7 @@ pub(super) fn make(
 
 fn fresh(superblock: &Superblock, dir: &Inode, kind: NewKind<'_>, number: u32) -> Inode {
     let time = now();
-    let generation = generation();
+    let generation = Allocator::new_generation();
     let mut flags = dir.flags.intersection(INHERITED);
     flags = match kind {
         NewKind::Directory => flags,
@@ -139,13 +140,6 @@ fn fresh(superblock: &Superblock, dir: &Inode, kind: NewKind<'_>, number: u32) -
         xattr_bytes: Box::default(),
         checksum_seed: superblock.inode_checksum_seed(number, generation),
     }
-}
-
-/// A number that tells this file from others that had its inode's number.
-fn generation() -> u32 {
-    use std::hash::{BuildHasher, RandomState};
-    let random = RandomState::new().hash_one(());
-    crate::bytes::split64(random).1
 }
 
 fn owned(inode: &mut Inode, dir: &Inode, attributes: &NewAttributes) {
