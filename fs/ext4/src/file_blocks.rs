@@ -22,6 +22,7 @@ use crate::inode::{Inode, InodeFlags};
 use crate::journal::{EditedStep, EditedWalk};
 use crate::volume::Volume;
 
+pub(crate) use allocation::Reserved;
 pub(crate) use change::{
     END, Hole, MAP_CREDITS, Place, REMOVE_CREDITS, append_block, check_shift_up, extent_at,
     goes_in_one_step, initialise, map_new, map_reach, mark_unwritten, mark_written, place_at,

@@ -16,7 +16,7 @@ use crate::locks::InodeLocks;
 use crate::recovery::{RecoveredForWriting, recover_for_writing};
 use crate::superblock::Superblock;
 use crate::writer::{
-    self, Core, Ended, Holds, Orphans, Touched, Transactions, Written, mark_mounted,
+    self, Core, DelayedFiles, Ended, Holds, Orphans, Touched, Transactions, Written, mark_mounted,
 };
 use crate::xattr::SharedAttributes;
 
@@ -77,6 +77,7 @@ impl WritableExt4 {
             locks: InodeLocks::new(),
             touched: Touched::default(),
             orphans,
+            delayed: DelayedFiles::default(),
             shared_attributes: SharedAttributes::default(),
             holds,
             renames: Mutex::default(),

@@ -33,6 +33,9 @@ pub(crate) struct Request {
 pub(crate) enum Reserve {
     Keep,
     Use,
+    /// They were taken from the free ones before, by [`Allocator::reserve`]; what is used of them
+    /// is not reserved any more.
+    Own,
 }
 
 /// A run of blocks that was allocated.
@@ -76,21 +79,21 @@ impl Allocator {
     pub(crate) fn allocate(&self, handle: &Handle<'_>, request: Request) -> Result<Allocated> {
         let bits = self.geometry.cluster_bits;
         let wanted = request.len_blocks.max(1).div_ceil(1u32.wrapping_shl(bits));
-        let floor = match request.reserve {
-            Reserve::Keep => self.kept_clusters,
-            Reserve::Use => 0,
-        };
         let wanted = wanted.min(self.geometry.clusters_per_group());
-        let claimed = self
-            .counters
-            .claim(wanted, floor)
-            .ok_or_else(|| no_space("no free blocks are left"))?;
+        let claimed = match request.reserve {
+            Reserve::Keep => self.counters.claim(wanted, self.kept_clusters),
+            Reserve::Use => self.counters.claim(wanted, 0),
+            Reserve::Own => Some(wanted),
+        };
+        let claimed = claimed.ok_or_else(|| no_space("no free blocks are left"))?;
         let found = self.search(handle, request, claimed);
         let used = found
             .as_ref()
             .map_or(0, |found| found.map_or(0, |(_, run)| run.len));
-        self.counters
-            .give_back(u64::from(claimed.saturating_sub(used)));
+        if request.reserve != Reserve::Own {
+            let unused = claimed.saturating_sub(used);
+            self.counters.give_back(u64::from(unused));
+        }
         match found? {
             Some((group, run)) => Ok(Allocated {
                 first: self.geometry.block_of(group, run.start),
@@ -98,6 +101,28 @@ impl Allocator {
             }),
             None => Err(self.nothing_found(handle)),
         }
+    }
+
+    /// Takes clusters from the free ones for somebody who will allocate them later, all or none.
+    pub(crate) fn reserve(&self, clusters: u64) -> bool {
+        let Ok(wanted) = u32::try_from(clusters) else {
+            return false;
+        };
+        if wanted == 0 {
+            return true;
+        }
+        match self.counters.claim(wanted, self.kept_clusters) {
+            Some(claimed) if claimed == wanted => true,
+            claimed => {
+                self.counters.give_back(u64::from(claimed.unwrap_or(0)));
+                false
+            }
+        }
+    }
+
+    /// Gives back what was reserved and not used.
+    pub(crate) fn unreserve(&self, clusters: u64) {
+        self.counters.give_back(clusters);
     }
 
     /// Nothing was found though blocks are free: others hold them, or take them at this moment.

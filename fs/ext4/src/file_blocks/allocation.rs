@@ -79,6 +79,49 @@ pub(super) fn give_back_tree_block(
     free(handle, inode, FreedRun { first, len_blocks })
 }
 
+/// Clusters that were reserved for a file before ([`Allocator::reserve`]) and not used yet.
+///
+/// [`Allocator::reserve`]: crate::allocator::Allocator::reserve
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    clusters: u64,
+}
+
+impl Reserved {
+    /// With 0, all that is allocated comes from the free ones.
+    pub(crate) const fn new(clusters: u64) -> Self {
+        Self { clusters }
+    }
+
+    /// How many are left.
+    pub(crate) const fn clusters(&self) -> u64 {
+        self.clusters
+    }
+
+    /// Allocates from them while there are any.
+    pub(super) fn allocate(
+        &mut self,
+        handle: &Handle<'_>,
+        inode: &mut Inode,
+        request: Request,
+    ) -> Result<Allocated> {
+        if self.clusters == 0 {
+            return allocate(handle, inode, request);
+        }
+        let bits = handle.volume().superblock.cluster_ratio_bits;
+        let own = u32::try_from(self.clusters.wrapping_shl(bits)).unwrap_or(u32::MAX);
+        let request = Request {
+            len_blocks: request.len_blocks.min(own),
+            reserve: Reserve::Own,
+            ..request
+        };
+        let allocated = allocate(handle, inode, request)?;
+        let used = u64::from(allocated.len_blocks).wrapping_shr(bits);
+        self.clusters = self.clusters.saturating_sub(used);
+        Ok(allocated)
+    }
+}
+
 /// Block groups that one step frees blocks of: each costs two blocks of metadata, and what a step
 /// may change is bounded.
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::allocation::{self, GROUPS_PER_STEP};
+use super::allocation::{GROUPS_PER_STEP, Reserved};
 use super::extent_tree::Editor;
 use super::{Run, block_map};
 use crate::block::{FileBlock, FsBlock};
@@ -120,7 +120,7 @@ pub(crate) fn append_block(handle: &Handle<'_>, inode: &mut Inode) -> Result<(Fi
             Ok((at, run.fs_block))
         }
         Place::Hole(hole) => {
-            let new = super::new_run::allocate(handle, inode, &hole)?;
+            let new = super::new_run::allocate(handle, inode, &hole, &mut Reserved::new(0))?;
             let run = new.run();
             match map_new(handle, inode, run) {
                 Ok(()) => Ok((at, run.fs_block)),

@@ -1,6 +1,6 @@
 //! Blocks that a file gets where it has a hole.
 
-use super::allocation::{self, cluster_blocks};
+use super::allocation::{self, Reserved, cluster_blocks};
 use super::change::Hole;
 use super::{Run, block_map, extent_tree};
 use crate::allocator::{Request, Reserve};
@@ -37,13 +37,19 @@ impl NewRun {
 }
 
 /// Allocates one run for the beginning of a hole, as long as there is a contiguous one. What the
-/// hole's search left out is not looked at: the run ends with the hole.
+/// hole's search left out is not looked at: the run ends with the hole. Blocks are taken from what
+/// is reserved, as long as there are any.
 ///
 /// # Errors
 /// `NoSpace`, with nothing changed; `Corrupt`, `Io`.
-pub(crate) fn allocate(handle: &Handle<'_>, inode: &mut Inode, hole: &Hole) -> Result<NewRun> {
+pub(crate) fn allocate(
+    handle: &Handle<'_>,
+    inode: &mut Inode,
+    hole: &Hole,
+    reserved: &mut Reserved,
+) -> Result<NewRun> {
     if handle.volume().superblock.cluster_ratio_bits != 0 {
-        return allocate_clusters(handle, inode, hole);
+        return allocate_clusters(handle, inode, hole, reserved);
     }
     // What goes into one leaf is mapped whole or not at all.
     let end = if inode.has(InodeFlags::EXTENTS) {
@@ -54,7 +60,7 @@ pub(crate) fn allocate(handle: &Handle<'_>, inode: &mut Inode, hole: &Hole) -> R
     };
     let wanted = end.saturating_sub(u64::from(hole.start.0));
     let wanted = wanted.clamp(1, REQUEST_BLOCKS_MAX);
-    allocate_at(handle, inode, hole, hole.start, wanted)
+    allocate_at(handle, inode, hole, hole.start, wanted, reserved)
 }
 
 /// Allocates for file block `start`, where the hole or its first cluster begins, and so many in all,
@@ -65,6 +71,7 @@ fn allocate_at(
     hole: &Hole,
     start: FileBlock,
     len_blocks: u64,
+    reserved: &mut Reserved,
 ) -> Result<NewRun> {
     let within = u64::from(cluster_blocks(&handle.volume().superblock)).wrapping_sub(1);
     let request = Request {
@@ -73,7 +80,7 @@ fn allocate_at(
         len_blocks: u32::try_from(len_blocks).unwrap_or(u32::MAX),
         reserve: Reserve::Keep,
     };
-    let allocated = allocation::allocate(handle, inode, request)?;
+    let allocated = reserved.allocate(handle, inode, request)?;
     let new = NewRun {
         run: Run {
             file_block: start,
@@ -124,7 +131,12 @@ fn goal(handle: &Handle<'_>, inode: &Inode, hole: &Hole) -> FsBlock {
 }
 
 /// The same where blocks come in clusters: the rest of one that the file has already, or new ones.
-fn allocate_clusters(handle: &Handle<'_>, inode: &mut Inode, hole: &Hole) -> Result<NewRun> {
+fn allocate_clusters(
+    handle: &Handle<'_>,
+    inode: &mut Inode,
+    hole: &Hole,
+    reserved: &mut Reserved,
+) -> Result<NewRun> {
     let superblock = &handle.volume().superblock;
     let cluster = u64::from(cluster_blocks(superblock));
     let within = cluster.wrapping_sub(1);
@@ -152,7 +164,7 @@ fn allocate_clusters(handle: &Handle<'_>, inode: &mut Inode, hole: &Hole) -> Res
         .saturating_sub(cluster_start)
         .clamp(cluster, REQUEST_BLOCKS_MAX.max(cluster));
     let whole = FileBlock(u32::try_from(cluster_start).unwrap_or(u32::MAX));
-    let mut new = allocate_at(handle, inode, hole, whole, wanted)?;
+    let mut new = allocate_at(handle, inode, hole, whole, wanted, reserved)?;
     let first = new.run.fs_block.after(start.saturating_sub(cluster_start));
     new.run = cut(hole, first, new.run.end());
     Ok(new)

@@ -12,12 +12,12 @@ use crate::statistics::with_totals;
 impl WritableExt4 {
     /// Reads of one file, with its lock. What is found to be corrupt ends writing: nobody knows what
     /// else is.
-    fn reading<R>(&self, inode: InodeNumber, read: impl FnOnce() -> Result<R>) -> Result<R> {
+    fn reading<R>(&self, inode: InodeNumber, read: impl FnOnce(u32) -> Result<R>) -> Result<R> {
         let Ok(number) = u32::try_from(inode.0) else {
             return Err(Error::new(ErrorKind::NotFound, "no such inode").in_inode(inode));
         };
         let shared = self.core.locks.shared(number);
-        let result = read();
+        let result = read(number);
         drop(shared);
         result.inspect_err(|e| self.core.found(e))
     }
@@ -33,15 +33,22 @@ impl FsRead for WritableExt4 {
     }
 
     fn lookup(&self, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
-        self.reading(dir, || self.core.reader.lookup(dir, name))
+        self.reading(dir, |_| self.core.reader.lookup(dir, name))
     }
 
     fn metadata(&self, inode: InodeNumber) -> Result<Metadata> {
-        self.reading(inode, || self.core.reader.metadata(inode))
+        self.reading(inode, |number| {
+            let mut metadata = self.core.reader.metadata(inode)?;
+            self.core.amend_metadata(number, &mut metadata);
+            Ok(metadata)
+        })
     }
 
     fn read_at(&self, inode: InodeNumber, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        self.reading(inode, || self.core.reader.read_at(inode, offset, buf))
+        self.reading(inode, |number| {
+            let done = self.core.reader.read_at(inode, offset, buf)?;
+            Ok(self.core.delayed.read(number, offset, buf, done))
+        })
     }
 
     fn read_dir(&self, dir: InodeNumber, cookie: u64) -> Result<DirEntries<'_>> {
@@ -49,15 +56,15 @@ impl FsRead for WritableExt4 {
     }
 
     fn read_link(&self, inode: InodeNumber) -> Result<Vec<u8>> {
-        self.reading(inode, || self.core.reader.read_link(inode))
+        self.reading(inode, |_| self.core.reader.read_link(inode))
     }
 
     fn xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.reading(inode, || self.core.reader.xattr(inode, name))
+        self.reading(inode, |_| self.core.reader.xattr(inode, name))
     }
 
     fn list_xattrs(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>> {
-        self.reading(inode, || self.core.reader.list_xattrs(inode))
+        self.reading(inode, |_| self.core.reader.list_xattrs(inode))
     }
 
     fn statistics(&self) -> Result<Statistics> {
@@ -68,7 +75,10 @@ impl FsRead for WritableExt4 {
     }
 
     fn extents_of(&self, inode: InodeNumber, offset: u64) -> Result<FileExtents<'_>> {
-        let extents: Vec<_> = self.reading(inode, || {
+        if let Ok(number) = u32::try_from(inode.0) {
+            self.core.write_back(number)?;
+        }
+        let extents: Vec<_> = self.reading(inode, |_| {
             Ok(self.core.reader.extents_of(inode, offset)?.collect())
         })?;
         Ok(Box::new(extents.into_iter()))
@@ -79,7 +89,7 @@ impl FsRead for WritableExt4 {
     }
 
     fn will_need(&self, inode: InodeNumber, offset: u64, len_bytes: u64) {
-        let announce = || {
+        let announce = |_| {
             self.core.reader.will_need(inode, offset, len_bytes);
             Ok(())
         };
@@ -100,7 +110,7 @@ struct Listing<'a> {
 
 impl<'a> Listing<'a> {
     fn begin(fs: &'a WritableExt4, dir: InodeNumber, cookie: u64) -> Result<Self> {
-        let batch = fs.reading(dir, || fs.core.reader.batch(dir, cookie))?;
+        let batch = fs.reading(dir, |_| fs.core.reader.batch(dir, cookie))?;
         Ok(Self {
             fs,
             dir,

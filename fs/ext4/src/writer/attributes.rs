@@ -28,6 +28,7 @@ impl Core {
                 inode.permissions = permissions & 0o7777;
                 follow_mode(handle, &mut inode)?;
             }
+            self.settle_times(&mut inode);
             set_times(&mut inode, change);
             handle.store_attributes(&inode)
         })

@@ -5,6 +5,7 @@
 //! blocks had before (`data=ordered`).
 
 mod blocks;
+mod delay;
 mod fallocate;
 mod inline;
 mod limit;

@@ -23,6 +23,7 @@
 pub(crate) mod attributes;
 mod commit;
 mod contents;
+mod delayed;
 mod handle;
 mod holds;
 mod log;
@@ -54,6 +55,7 @@ use crate::volume::Volume;
 use crate::xattr::SharedAttributes;
 
 pub(crate) use commit::start_committing;
+pub(crate) use delayed::DelayedFiles;
 pub(crate) use handle::Handle;
 pub(crate) use holds::Holds;
 pub(crate) use log::Log;
@@ -78,6 +80,7 @@ pub(crate) struct Core {
     pub(crate) locks: InodeLocks,
     pub(crate) touched: Touched,
     pub(crate) orphans: Orphans,
+    pub(crate) delayed: DelayedFiles,
     pub(crate) shared_attributes: SharedAttributes,
     pub(crate) holds: Arc<Holds>,
     /// Held by whoever moves a directory to another directory.

@@ -5,13 +5,14 @@ use std::ops::Range;
 use diskfs_vfs::Fallocate;
 
 use super::blocks::zero_part;
+use super::delay::write_back;
 use super::inline;
 use super::limit::{check_size, set_size};
 use super::set_len::grow;
 use super::{CREDITS, writable};
 use crate::block::FileBlock;
 use crate::error::{Error, ErrorKind, InInode, Result};
-use crate::file_blocks::{self, Place, Run};
+use crate::file_blocks::{self, Place, Reserved, Run};
 use crate::inode::{Inode, InodeFlags};
 use crate::volume::Volume;
 use crate::writer::namespace::not_append_only;
@@ -28,6 +29,7 @@ impl Core {
     ) -> Result<()> {
         self.update(&[number], CREDITS, |handle| {
             let mut inode = writable(handle, number)?;
+            write_back(handle, &mut inode)?;
             inline::move_to_block(handle, &mut inode)?;
             let change = Change::new(handle, inode, offset, len_bytes).in_inode(number)?;
             change.check(what).in_inode(number)?;
@@ -191,7 +193,7 @@ impl<'h, 'c> Change<'h, 'c> {
     }
 
     fn fill_hole(&mut self, hole: &file_blocks::Hole) -> Result<u64> {
-        let new = file_blocks::allocate(self.handle, &mut self.inode, hole)?;
+        let new = file_blocks::allocate(self.handle, &mut self.inode, hole, &mut Reserved::new(0))?;
         let run = Run {
             written: false,
             ..new.run()

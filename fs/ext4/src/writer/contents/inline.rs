@@ -8,7 +8,7 @@ use crate::features::Incompatible;
 use crate::file_blocks;
 use crate::inline_data;
 use crate::inode::{Inode, InodeFlags};
-use crate::writer::{Handle, now};
+use crate::writer::Handle;
 use crate::xattr;
 
 /// Writes `data` into the inode and stores it, if the contents are there, or can be, and have room.
@@ -29,8 +29,6 @@ pub(super) fn write(handle: &Handle<'_>, inode: &mut Inode, data: Data<'_>) -> R
     let mut contents = if is_inline { read(inode)? } else { Vec::new() };
     contents.resize(index(end), 0);
     put(&mut contents, index(data.offset), data.bytes);
-    let time = now();
-    (inode.modified, inode.changed) = (time, time);
     replace(handle, inode, &contents)?;
     handle.store(inode)?;
     Ok(true)

@@ -1,6 +1,7 @@
 //! Files that become shorter or longer.
 
 use super::blocks::{zero_behind_end, zero_part};
+use super::delay::write_back;
 use super::inline;
 use super::limit::{check_size, set_size};
 use super::{CREDITS, writable};
@@ -17,6 +18,12 @@ impl Core {
         self.update(&[number], CREDITS, |handle| {
             let mut inode = writable(handle, number)?;
             not_append_only(&inode)?;
+            if size_bytes <= inode.size_bytes {
+                // What is kept in memory lies behind that.
+                self.forget_delayed(number);
+            } else {
+                write_back(handle, &mut inode)?;
+            }
             let time = now();
             (inode.modified, inode.changed) = (time, time);
             if inline::set_len(handle, &mut inode, size_bytes)? {

@@ -1,11 +1,14 @@
 //! Writing data.
 
 use super::blocks::{self, Data};
+use super::delay::write_back;
 use super::inline;
 use super::limit::{self, size_max};
 use super::{CREDITS, writable};
 use crate::error::{ErrorKind, Result};
-use crate::file_blocks::{self, Hole, Place, Run, map_new, mark_written, place_at, too_large};
+use crate::file_blocks::{
+    self, Hole, Place, Reserved, Run, map_new, mark_written, place_at, too_large,
+};
 use crate::inode::Inode;
 use crate::writer::namespace::not_append_only;
 use crate::writer::{Core, Handle, now};
@@ -17,14 +20,20 @@ impl Core {
             offset,
             bytes: data,
         };
+        if self.delay(number, data)? {
+            return Ok(data.bytes.len());
+        }
         self.update(&[number], CREDITS, |handle| {
             let mut inode = writable(handle, number)?;
+            write_back(handle, &mut inode)?;
             if offset < inode.size_bytes {
                 not_append_only(&inode)?;
             }
             if data.bytes.is_empty() {
                 return Ok(0);
             }
+            let time = now();
+            (inode.modified, inode.changed) = (time, time);
             if inline::write(handle, &mut inode, data)? {
                 return Ok(data.bytes.len());
             }
@@ -32,48 +41,52 @@ impl Core {
             if data.bytes.is_empty() {
                 return Err(too_large());
             }
-            let left = write(handle, &mut inode, data)?;
-            Ok(data.bytes.len().saturating_sub(left.bytes.len()))
+            let left = write(handle, &mut inode, data, &mut Reserved::new(0))?;
+            Ok(data.bytes.len().saturating_sub(left.bytes))
         })
     }
 }
 
-/// Writes data, and stores the inode. Returns what was not written because there is no room.
-fn write<'d>(handle: &Handle<'_>, inode: &mut Inode, data: Data<'d>) -> Result<Data<'d>> {
+/// What was not written because there is no room.
+pub(super) struct Left {
+    pub(super) bytes: usize,
+}
+
+/// Writes data, and stores the inode. Fails with `NoSpace` only when nothing was written.
+pub(super) fn write(
+    handle: &Handle<'_>,
+    inode: &mut Inode,
+    data: Data<'_>,
+    reserved: &mut Reserved,
+) -> Result<Left> {
     if data.offset > inode.size_bytes {
         blocks::zero_behind_end(handle, inode, data.offset)?;
     }
-    let time = now();
-    (inode.modified, inode.changed) = (time, time);
     let mut left = data;
     let mut map_changed = false;
-    loop {
-        let step = write_step(handle, inode, left);
-        let next = match step {
-            Ok(step) => {
-                map_changed |= step.map_changed;
-                left.from(step.end)
-            }
-            Err(e) if e.kind() == ErrorKind::NoSpace && left.bytes.len() < data.bytes.len() => {
-                store(handle, inode, map_changed)?;
-                return Ok(left);
-            }
-            Err(e) => return Err(e),
-        };
-        if next.offset > inode.size_bytes {
-            map_changed = true;
-            limit::set_size(handle, inode, next.offset)?;
-        }
-        left = next;
-        if left.bytes.is_empty() {
-            store(handle, inode, map_changed)?;
-            return Ok(left);
-        }
+    while !left.bytes.is_empty() {
         if map_changed {
             store(handle, inode, true)?;
             handle.go_on(CREDITS)?;
         }
+        let step = match write_step(handle, inode, left, reserved) {
+            Ok(step) => step,
+            Err(e) if e.kind() == ErrorKind::NoSpace && left.bytes.len() < data.bytes.len() => {
+                break;
+            }
+            Err(e) => return Err(e),
+        };
+        map_changed |= step.map_changed;
+        if step.end > inode.size_bytes {
+            map_changed = true;
+            limit::set_size(handle, inode, step.end)?;
+        }
+        left = left.from(step.end);
     }
+    store(handle, inode, map_changed)?;
+    Ok(Left {
+        bytes: left.bytes.len(),
+    })
 }
 
 /// Stores the inode: with its map, or only with its times.
@@ -93,7 +106,12 @@ struct Step {
 }
 
 /// Writes the beginning of `data`: what goes into one run.
-fn write_step(handle: &Handle<'_>, inode: &mut Inode, data: Data<'_>) -> Result<Step> {
+fn write_step(
+    handle: &Handle<'_>,
+    inode: &mut Inode,
+    data: Data<'_>,
+    reserved: &mut Reserved,
+) -> Result<Step> {
     let size = handle.volume().superblock.block_size;
     let at = size.file_block_at(data.offset).ok_or_else(too_large)?;
     let until = size.blocks_for(data.end());
@@ -116,7 +134,7 @@ fn write_step(handle: &Handle<'_>, inode: &mut Inode, data: Data<'_>) -> Result<
             })
         }
         Place::Hole(hole) => {
-            let run = write_hole(handle, inode, &hole, data)?;
+            let run = write_hole(handle, inode, &hole, data, reserved)?;
             Ok(Step {
                 end: data.until(size.bytes_of(run.end())).end(),
                 map_changed: true,
@@ -158,9 +176,15 @@ fn write_all_zeroes(handle: &Handle<'_>, inode: &mut Inode, written: &Run) -> Re
 }
 
 /// Allocates blocks for the beginning of a hole, and writes data into them.
-fn write_hole(handle: &Handle<'_>, inode: &mut Inode, hole: &Hole, data: Data<'_>) -> Result<Run> {
+fn write_hole(
+    handle: &Handle<'_>,
+    inode: &mut Inode,
+    hole: &Hole,
+    data: Data<'_>,
+    reserved: &mut Reserved,
+) -> Result<Run> {
     let size = handle.volume().superblock.block_size;
-    let new = file_blocks::allocate(handle, inode, hole)?;
+    let new = file_blocks::allocate(handle, inode, hole, reserved)?;
     let run = new.run();
     let part = data.until(size.bytes_of(run.end()));
     let mapped = blocks::fill(handle, &run, part).and_then(|()| map_new(handle, inode, run));

@@ -62,6 +62,7 @@ pub(super) fn undo_new(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
 
 /// Frees all blocks and attributes of an inode.
 fn release(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
+    handle.core().forget_delayed(inode.number);
     xattr::release_all(handle, inode)?;
     if has_blocks(inode) {
         file_blocks::remove(handle, inode, 0..file_blocks::END)?;

@@ -68,6 +68,10 @@ impl Core {
             if from.dir != to.dir {
                 self.check_ancestry(from, to, found, mode)?;
             }
+            if found.target.is_some() {
+                // What replaces a file must not be empty after a crash when that was not.
+                self.write_back(found.source)?;
+            }
             let mut inodes = vec![from.dir, to.dir, found.source];
             inodes.extend(found.target);
             let credits = CREDITS_BASE

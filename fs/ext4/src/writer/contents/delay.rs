@@ -1,0 +1,204 @@
+//! Small pieces that are appended to a file: kept in memory until there are enough, or somebody
+//! asks for them to be durable.
+
+use std::time::Duration;
+
+use diskfs_vfs::Metadata;
+
+use super::blocks::Data;
+use super::inline;
+use super::limit::size_max;
+use super::write::{self, Left};
+use super::{CREDITS, check_writable};
+use crate::bytes::len_u64;
+use crate::error::{ErrorKind, Result};
+use crate::file_blocks::Reserved;
+use crate::inode::{Inode, InodeFlags};
+use crate::writer::delayed::{Delayed, FILE_BYTES_MAX, TOTAL_BYTES_MAX};
+use crate::writer::{Core, Handle, now};
+
+/// What is written at once goes to the device at once when it is larger: it is a run by itself.
+const PIECE_BYTES_MAX: u64 = 128 << 10;
+
+/// One cluster more than the contents need, for the map.
+const MAP_CLUSTERS: u64 = 1;
+
+impl Core {
+    /// Keeps data in memory, if it may be. Who calls holds no lock.
+    pub(super) fn delay(&self, number: u32, data: Data<'_>) -> Result<bool> {
+        if len_u64(data.bytes.len()) > PIECE_BYTES_MAX {
+            return Ok(false);
+        }
+        self.transactions.check_open()?;
+        let locked = self.locks.exclusive(&[number]);
+        let Some(inode) = self.volume().inode(number)? else {
+            return Ok(false);
+        };
+        if !self.may_delay(&inode, data) {
+            return Ok(false);
+        }
+        let mut delayed = self
+            .delayed
+            .take(number)
+            .unwrap_or_else(|| Delayed::new(data.offset));
+        let kept = self.keep(&mut delayed, data);
+        if !delayed.bytes.is_empty() {
+            self.delayed.put(number, delayed);
+        }
+        drop(locked);
+        if kept && self.delayed.bytes() > TOTAL_BYTES_MAX {
+            self.write_half_back()?;
+        }
+        Ok(kept)
+    }
+
+    /// Whether this is a file for it. For all others the long way tells what is wrong.
+    fn may_delay(&self, inode: &Inode, data: Data<'_>) -> bool {
+        let not_these = InodeFlags::SYNC
+            .union(InodeFlags::IMMUTABLE)
+            .union(InodeFlags::APPEND)
+            .union(InodeFlags::EA_INODE)
+            .union(InodeFlags::INLINE_DATA);
+        let there = inode.links != 0 || self.holds.contains(inode.number);
+        there
+            && inode.number >= self.volume().superblock.first_inode
+            && !inode.flags.intersects(not_these)
+            && check_writable(inode).is_ok()
+            && data.offset >= inode.size_bytes
+            && data.end() <= size_max(self.volume(), inode)
+    }
+
+    /// Adds data to what is kept of a file, if it continues that and there is room.
+    fn keep(&self, delayed: &mut Delayed, data: Data<'_>) -> bool {
+        let end = delayed.end().max(data.end());
+        let continues = data.offset >= delayed.start && data.offset <= delayed.end();
+        if !continues || end.saturating_sub(delayed.start) > FILE_BYTES_MAX {
+            return false;
+        }
+        let superblock = &self.volume().superblock;
+        let cluster = superblock
+            .block_size
+            .bytes_of(1u64.wrapping_shl(superblock.cluster_ratio_bits));
+        let first = delayed.start & !cluster.wrapping_sub(1);
+        let needed = end.saturating_sub(first).div_ceil(cluster);
+        let needed = needed.saturating_add(MAP_CLUSTERS);
+        let more = needed.saturating_sub(delayed.reserved_clusters);
+        if !self.allocator.reserve(more) {
+            return false;
+        }
+        delayed.reserved_clusters = delayed.reserved_clusters.max(needed);
+        delayed.write(data.offset, data.bytes);
+        delayed.written = Some(now());
+        true
+    }
+
+    /// Writes what is kept of a file in memory.
+    ///
+    /// # Errors
+    /// `NoSpace` when there is no room for the map of a file that is in many pieces; `ReadOnly`,
+    /// `Corrupt`, `Io`. What could not be written is still kept.
+    pub(crate) fn write_back(&self, number: u32) -> Result<()> {
+        if !self.delayed.contains(number) {
+            return Ok(());
+        }
+        self.update(&[number], CREDITS, |handle| {
+            if !self.delayed.contains(number) {
+                return Ok(());
+            }
+            let mut inode = handle.inode(number)?;
+            write_back(handle, &mut inode)
+        })
+    }
+
+    /// The same for all files.
+    pub(crate) fn write_all_back(&self) -> Result<()> {
+        self.write_back_older_than(Duration::ZERO)
+    }
+
+    /// The same for all files of which something is kept for so long.
+    pub(crate) fn write_back_older_than(&self, age: Duration) -> Result<()> {
+        if self.delayed.bytes() == 0 {
+            return Ok(());
+        }
+        let numbers = self.delayed.older_than(age).into_iter();
+        let results = numbers.map(|number| self.write_back(number));
+        // One that fails keeps none of the others from being written.
+        results.fold(Ok(()), Result::and)
+    }
+
+    fn write_half_back(&self) -> Result<()> {
+        for number in self.delayed.older_than(Duration::ZERO) {
+            if self.delayed.bytes() <= TOTAL_BYTES_MAX / 2 {
+                break;
+            }
+            self.write_back(number)?;
+        }
+        Ok(())
+    }
+
+    /// Drops what is kept of a file that goes away, or is cut before it.
+    pub(crate) fn forget_delayed(&self, number: u32) {
+        if let Some(delayed) = self.delayed.take(number) {
+            self.allocator.unreserve(delayed.reserved_clusters);
+        }
+    }
+
+    /// The inode learns when its contents were written last, before it is changed otherwise.
+    pub(crate) fn settle_times(&self, inode: &mut Inode) {
+        if let Some(time) = self.delayed.take_time(inode.number) {
+            inode.modified = time;
+            inode.changed = inode.changed.max(time);
+        }
+    }
+
+    /// What `stat` tells, with what is kept of the file.
+    pub(crate) fn amend_metadata(&self, number: u32, metadata: &mut Metadata) {
+        let superblock = &self.volume().superblock;
+        let cluster = superblock
+            .block_size
+            .bytes_of(1u64.wrapping_shl(superblock.cluster_ratio_bits));
+        self.delayed.amend(number, cluster, metadata);
+    }
+}
+
+/// Writes what is kept of a file as a part of an operation on it, and stores the inode.
+pub(super) fn write_back(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
+    let core = handle.core();
+    let Some(mut delayed) = core.delayed.take(inode.number) else {
+        return Ok(());
+    };
+    // The map takes its blocks from the free ones.
+    let for_contents = delayed.reserved_clusters.saturating_sub(MAP_CLUSTERS);
+    core.allocator
+        .unreserve(delayed.reserved_clusters.saturating_sub(for_contents));
+    let mut reserved = Reserved::new(for_contents);
+    if let Some(time) = delayed.written {
+        inode.modified = time;
+        inode.changed = inode.changed.max(time);
+    }
+    let data = Data {
+        offset: delayed.start,
+        bytes: &delayed.bytes,
+    };
+    let written = match inline::write(handle, inode, data) {
+        Ok(true) => Ok(Left { bytes: 0 }),
+        Ok(false) => write::write(handle, inode, data, &mut reserved),
+        Err(e) => Err(e),
+    };
+    let result = match written {
+        Ok(Left { bytes: 0 }) => {
+            core.allocator.unreserve(reserved.clusters());
+            return Ok(());
+        }
+        Ok(Left { bytes }) => {
+            let done = delayed.bytes.len().saturating_sub(bytes);
+            delayed.bytes.drain(..done);
+            delayed.start = delayed.start.saturating_add(len_u64(done));
+            Err(ErrorKind::NoSpace.into())
+        }
+        Err(e) => Err(e),
+    };
+    delayed.reserved_clusters = reserved.clusters();
+    core.delayed.put(inode.number, delayed);
+    result
+}

@@ -1,0 +1,206 @@
+//! Contents that were written and have no blocks yet ("delayed allocation"): what a program appends
+//! in small pieces comes into one run of blocks, and a file that soon goes away again costs nothing.
+//!
+//! Kept is, for each file, one range of bytes that lies behind all that the inode on the device
+//! says: so what the device has, and a crash leaves, is the file as it was before. The blocks it
+//! will need are taken from the free ones at once, so that a full filesystem is told to who writes.
+//!
+//! A file's range is looked at and changed with the file's lock held, and none of these locks is
+//! held while another is taken.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use diskfs_vfs::{Metadata, Timestamp};
+
+use crate::bytes::{index, len_u64, put};
+
+const SHARDS: usize = 16;
+
+/// How much is kept of one file.
+pub(crate) const FILE_BYTES_MAX: u64 = 4 << 20;
+/// How much is kept of all files.
+pub(crate) const TOTAL_BYTES_MAX: u64 = 16 << 20;
+
+/// A range of a file that has no blocks yet.
+#[derive(Debug)]
+pub(crate) struct Delayed {
+    /// Where it begins.
+    pub(crate) start: u64,
+    pub(crate) bytes: Vec<u8>,
+    /// When it was last written, unless the inode knows.
+    pub(crate) written: Option<Timestamp>,
+    /// Clusters that were taken from the free ones for it.
+    pub(crate) reserved_clusters: u64,
+    since: Instant,
+}
+
+impl Delayed {
+    /// One without anything in it.
+    pub(crate) fn new(start: u64) -> Self {
+        Self {
+            start,
+            bytes: Vec::new(),
+            written: None,
+            reserved_clusters: 0,
+            since: Instant::now(),
+        }
+    }
+
+    /// The byte of the file behind it: the file's size.
+    pub(crate) fn end(&self) -> u64 {
+        self.start.saturating_add(len_u64(self.bytes.len()))
+    }
+
+    /// Writes data that begins within it or right behind it.
+    pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
+        let at = index(offset.saturating_sub(self.start));
+        let end = at.saturating_add(data.len());
+        if at == self.bytes.len() {
+            self.bytes.extend_from_slice(data);
+            return;
+        }
+        if end > self.bytes.len() {
+            self.bytes.resize(end, 0);
+        }
+        put(&mut self.bytes, at, data);
+    }
+
+    /// Puts what it has of the file from `offset` on into `buf`, behind the first `done` bytes,
+    /// which the device had; what is between is a hole. Returns how much there is now.
+    fn read(&self, offset: u64, buf: &mut [u8], done: usize) -> usize {
+        let len = index(self.end().saturating_sub(offset)).min(buf.len());
+        let Some(behind) = buf.get_mut(done..len) else {
+            return done;
+        };
+        behind.fill(0);
+        let first = index(self.start.saturating_sub(offset));
+        let skipped = index(offset.saturating_sub(self.start));
+        let have = self.bytes.get(skipped..).unwrap_or_default();
+        let have = have.get(..len.saturating_sub(first)).unwrap_or(have);
+        put(buf, first, have);
+        len
+    }
+}
+
+/// Those of all files.
+#[derive(Debug, Default)]
+pub(crate) struct DelayedFiles {
+    shards: [Mutex<HashMap<u32, Delayed>>; SHARDS],
+    bytes: AtomicU64,
+}
+
+impl DelayedFiles {
+    fn shard(&self, inode: u32) -> MutexGuard<'_, HashMap<u32, Delayed>> {
+        let nth = index(inode).checked_rem(SHARDS).unwrap_or(0);
+        let [first, ..] = &self.shards;
+        let shard = self.shards.get(nth).unwrap_or(first);
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How much is kept.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::SeqCst)
+    }
+
+    /// Whether something is kept of a file.
+    pub(crate) fn contains(&self, inode: u32) -> bool {
+        self.bytes() > 0 && self.shard(inode).contains_key(&inode)
+    }
+
+    /// Takes what is kept of a file.
+    pub(crate) fn take(&self, inode: u32) -> Option<Delayed> {
+        if self.bytes() == 0 {
+            return None;
+        }
+        let taken = self.shard(inode).remove(&inode)?;
+        self.bytes
+            .fetch_sub(len_u64(taken.bytes.len()), Ordering::SeqCst);
+        Some(taken)
+    }
+
+    /// Keeps this of a file of which nothing is kept.
+    pub(crate) fn put(&self, inode: u32, delayed: Delayed) {
+        self.bytes
+            .fetch_add(len_u64(delayed.bytes.len()), Ordering::SeqCst);
+        self.shard(inode).insert(inode, delayed);
+    }
+
+    /// The time at which the contents were written last, if the inode doesn't know: it does from
+    /// now on.
+    pub(crate) fn take_time(&self, inode: u32) -> Option<Timestamp> {
+        if self.bytes() == 0 {
+            return None;
+        }
+        self.shard(inode).get_mut(&inode)?.written.take()
+    }
+
+    /// Goes on with a read that got `done` bytes from the device. Returns how much there is.
+    pub(crate) fn read(&self, inode: u32, offset: u64, buf: &mut [u8], done: usize) -> usize {
+        if self.bytes() == 0 {
+            return done;
+        }
+        let shard = self.shard(inode);
+        let delayed = shard.get(&inode);
+        delayed.map_or(done, |delayed| delayed.read(offset, buf, done))
+    }
+
+    /// Changes what the inode says of a file into what is so.
+    pub(crate) fn amend(&self, inode: u32, cluster_bytes: u64, metadata: &mut Metadata) {
+        if self.bytes() == 0 {
+            return;
+        }
+        let shard = self.shard(inode);
+        let Some(delayed) = shard.get(&inode) else {
+            return;
+        };
+        metadata.size_bytes = delayed.end();
+        let reserved = delayed.reserved_clusters.saturating_mul(cluster_bytes);
+        metadata.allocated_bytes = metadata.allocated_bytes.saturating_add(reserved);
+        if let Some(time) = delayed.written {
+            metadata.modified = time;
+            metadata.changed = metadata.changed.max(time);
+        }
+    }
+
+    /// The files of which something is kept for so long already, in order.
+    pub(crate) fn older_than(&self, age: Duration) -> Vec<u32> {
+        let mut numbers = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let old = shard.iter().filter(|(_, kept)| kept.since.elapsed() >= age);
+            numbers.extend(old.map(|(&number, _)| number));
+        }
+        numbers.sort_unstable();
+        numbers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_goes_on_behind_the_device() {
+        let files = DelayedFiles::default();
+        let mut delayed = Delayed::new(10);
+        delayed.write(10, b"abcdef");
+        delayed.write(12, b"XY");
+        delayed.write(15, b"ZZ");
+        files.put(7, delayed);
+        let mut buf = [9; 12];
+        // The device has 8 bytes of the file.
+        assert_eq!(files.read(7, 6, &mut buf, 2), 11);
+        assert_eq!(&buf, b"\x09\x09\0\0abXYeZZ\x09");
+        let mut buf = [9; 3];
+        assert_eq!(files.read(7, 13, &mut buf, 0), 3);
+        assert_eq!(&buf, b"YeZ");
+        assert_eq!(files.read(7, 17, &mut buf, 0), 0);
+        assert_eq!(files.read(8, 0, &mut buf, 1), 1);
+        assert_eq!(files.bytes(), 7);
+        assert_eq!(files.take(7).unwrap().end(), 17);
+        assert_eq!(files.bytes(), 0);
+    }
+}
