@@ -45,8 +45,8 @@ impl Default for WriteOptions {
 #[derive(Debug)]
 pub struct WritableExt4 {
     pub(crate) core: Arc<Core>,
-    /// Commits; gone when writing has ended.
-    committer: Mutex<Option<JoinHandle<()>>>,
+    /// Those that commit and write back; none when writing has ended.
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl WritableExt4 {
@@ -84,29 +84,39 @@ impl WritableExt4 {
             written: Written::default(),
             commit_interval: options.commit_interval,
         });
-        let committer = writer::start_committing(&core)?;
-        let opened = Self {
+        let mut opened = Self {
+            threads: Mutex::new(vec![writer::start_committing(&core)?]),
             core,
-            committer: Mutex::new(Some(committer)),
         };
+        if let Some(interval) = options.commit_interval {
+            opened.start_writing_back(interval)?;
+        }
         opened.core.finish_orphans()?;
         Ok(opened)
     }
 
+    fn start_writing_back(&mut self, interval: Duration) -> Result<()> {
+        let thread = writer::start_writing_back(&self.core, interval)?;
+        let threads = self.threads.get_mut();
+        threads.unwrap_or_else(PoisonError::into_inner).push(thread);
+        Ok(())
+    }
+
     /// Ends writing in good order.
     fn finish(&self) -> Result<()> {
-        let mut committer = self
-            .committer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let Some(thread) = committer.take() else {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = std::mem::take(&mut *threads);
+        if threads.is_empty() {
             return Ok(());
-        };
+        }
         // What fails here is told by `close`, or harms nobody.
         let written = self.core.sync();
         self.core.transactions.finish(Ended::Closed);
-        // It ends because writing has; if it panicked, that is an abort.
-        let _ = thread.join();
+        // They end because writing has; if one panicked, that is an abort, or nothing was lost.
+        for thread in threads {
+            let _ = thread.join();
+        }
+        self.core.forget_all_delayed();
         self.core.close().and(written)
     }
 }

@@ -7,6 +7,7 @@
 mod blocks;
 mod delay;
 mod fallocate;
+mod flusher;
 mod inline;
 mod limit;
 mod set_len;
@@ -21,6 +22,8 @@ use crate::inode::Inode;
 use super::Handle;
 use super::attributes;
 use super::namespace::{live, not_immutable};
+
+pub(crate) use flusher::start_writing_back;
 
 /// How many blocks of metadata one step changes: the map of the file, its inode, the superblock, and
 /// what is the next orphan's.

@@ -55,6 +55,7 @@ use crate::volume::Volume;
 use crate::xattr::SharedAttributes;
 
 pub(crate) use commit::start_committing;
+pub(crate) use contents::start_writing_back;
 pub(crate) use delayed::DelayedFiles;
 pub(crate) use handle::Handle;
 pub(crate) use holds::Holds;

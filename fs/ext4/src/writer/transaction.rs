@@ -322,6 +322,16 @@ impl Transactions {
         }
     }
 
+    /// Waits so long for the end of writing. Returns whether it came.
+    pub(crate) fn ends_within(&self, timeout: Duration) -> bool {
+        let running = |state: &mut State| state.ended.is_none();
+        let waited = self
+            .changed
+            .wait_timeout_while(self.state(), timeout, running);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.ended.is_some()
+    }
+
     /// For the thread that commits: closes the running transaction, hands it to `take` while no
     /// handle is open, and begins the next one.
     ///

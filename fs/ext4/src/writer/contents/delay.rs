@@ -143,6 +143,13 @@ impl Core {
         }
     }
 
+    /// The same for all files, when nothing can be written any more.
+    pub(crate) fn forget_all_delayed(&self) {
+        for number in self.delayed.older_than(Duration::ZERO) {
+            self.forget_delayed(number);
+        }
+    }
+
     /// The inode learns when its contents were written last, before it is changed otherwise.
     pub(crate) fn settle_times(&self, inode: &mut Inode) {
         if let Some(time) = self.delayed.take_time(inode.number) {
