@@ -3,6 +3,8 @@
 //! With bigalloc, whole clusters are allocated, and a file's blocks lie in them at the same offset
 //! as in the file. A cluster is the file's until no block of it is mapped any more.
 
+use diskfs_vfs::FileType;
+
 use crate::allocator::{Allocated, Request, Reserve};
 use crate::block::{FileBlock, FsBlock};
 use crate::bytes::index;
@@ -202,10 +204,14 @@ impl Freeing {
         self.runs.last().map(|run| run.first)
     }
 
-    /// Frees them.
+    /// Frees them. A directory's blocks are metadata, which nobody may bring home any more.
     pub(super) fn finish(self, handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
-        self.runs
-            .into_iter()
-            .try_for_each(|run| free(handle, inode, run))
+        for run in self.runs {
+            if inode.is(FileType::Directory) {
+                (0..run.len_blocks).for_each(|nth| handle.forget(run.first.after(nth)));
+            }
+            free(handle, inode, run)?;
+        }
+        Ok(())
     }
 }

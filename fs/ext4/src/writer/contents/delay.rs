@@ -12,6 +12,7 @@ use super::write::{self, Left};
 use super::{CREDITS, check_writable};
 use crate::bytes::len_u64;
 use crate::error::{ErrorKind, Result};
+use crate::features::Incompatible;
 use crate::file_blocks::Reserved;
 use crate::inode::{Inode, InodeFlags};
 use crate::writer::delayed::{Delayed, FILE_BYTES_MAX, TOTAL_BYTES_MAX};
@@ -59,10 +60,14 @@ impl Core {
             .union(InodeFlags::APPEND)
             .union(InodeFlags::EA_INODE)
             .union(InodeFlags::INLINE_DATA);
+        let superblock = &self.volume().superblock;
+        let may_be_inline = superblock.features.has(Incompatible::INLINE_DATA)
+            && data.end() <= u64::from(superblock.inode_size);
         let there = inode.links != 0 || self.holds.contains(inode.number);
         there
-            && inode.number >= self.volume().superblock.first_inode
+            && inode.number >= superblock.first_inode
             && !inode.flags.intersects(not_these)
+            && !may_be_inline
             && check_writable(inode).is_ok()
             && data.offset >= inode.size_bytes
             && data.end() <= size_max(self.volume(), inode)
