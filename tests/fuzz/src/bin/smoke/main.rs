@@ -25,7 +25,7 @@ Mutates images and runs the parsers on them.
 
   --seconds N    run for N seconds (60)
   --cases N      run N cases instead
-  --target NAME  probe, qcow2, gpt, mbr or ext4_walk only
+  --target NAME  probe, qcow2, qcow2_write, gpt, mbr or ext4_walk only
   --seed N       another run with other cases (1)
   --images DIR   compressed images to begin with (fixtures/images)
   --first N      begin with case N (0)
