@@ -11,7 +11,7 @@
 //! * [`Gate`]: which files an image may name;
 //! * [`Share`]: the locks that keep diskfs and a running QEMU out of each other's way;
 //! * [`ImageSpec`]: an image as the user spells it, `disk.qcow2,snapshot=before`;
-//! * [`create()`]: new images;
+//! * [`create()`]: new images; [`snapshots`]: internal ones of those there are;
 //! * [`Description`], [`Image::map`]: what `qemu-img info` and `qemu-img map` tell.
 //!
 //! ```
@@ -69,6 +69,7 @@ mod options;
 pub mod probe;
 mod qcow2;
 mod raw;
+pub mod snapshots;
 mod spec;
 mod writable;
 

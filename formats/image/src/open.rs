@@ -37,6 +37,7 @@ pub(crate) struct Opener<'a> {
 }
 
 /// A file to be opened as an image, and what is known of it.
+#[derive(Clone)]
 pub(crate) struct Source {
     /// For messages, and to resolve the names that the image holds.
     pub(crate) path: PathBuf,
@@ -114,6 +115,34 @@ impl<'a> Opener<'a> {
         };
         let source = self.source(file, self.access)?;
         self.open_source(source)
+    }
+
+    /// Changes the tables of the qcow2 image at `path`, which nobody else has open.
+    ///
+    /// It is opened for writing before that, so that what can't be written is refused and what was
+    /// not closed properly is in order; and behind it, so that what `change` left to do is done.
+    pub(crate) fn edit_tables<T>(
+        mut self,
+        path: &Path,
+        change: impl FnOnce(&dyn BlockWrite) -> Result<T>,
+    ) -> Result<T> {
+        let source = self.source(File::open_read_write(path)?, Access::ReadWrite)?;
+        let options = self.options;
+        let (Some(file), is_qcow2) = (source.writable.clone(), {
+            let (node, _) = self.open_source(source.clone())?;
+            node.close()?;
+            matches!(node, Node::Qcow2(_))
+        }) else {
+            return Err(Error::new(ErrorKind::ReadOnly, "is open for reading only"));
+        };
+        if !is_qcow2 {
+            return Err(Error::unsupported("only qcow2 images have snapshots"));
+        }
+        drop(self);
+        let changed = change(file.as_ref())?;
+        let (node, _) = Self::for_writing(options)?.open_source(source)?;
+        node.close()?;
+        Ok(changed)
     }
 
     /// Opens what an image at `path` would name as its backing file.

@@ -78,26 +78,44 @@ pub(crate) fn references(
     }
 }
 
+/// How often each cluster is referred to by one L1 table, its L2 tables, and itself.
+pub(crate) fn references_of(
+    file: &dyn BlockRead,
+    header: &Header,
+    rules: L2Rules,
+    l1: Table,
+) -> Result<Vec<u32>> {
+    let mut counter = Counter::new(file, header, rules)?;
+    counter.count_mapping(l1)?;
+    Ok(counter.counts)
+}
+
 fn counted<'a>(file: &'a dyn BlockRead, header: &'a Header, rules: L2Rules) -> Result<Counter<'a>> {
-    let clusters = shift_right(
-        round_up(file.size_bytes(), header.geometry.cluster_bits()),
-        header.geometry.cluster_bits(),
-    );
-    if clusters > CLUSTERS_MAX {
-        let reason =
-            format!("{clusters} clusters are too many to check; the limit is {CLUSTERS_MAX}");
-        return Err(Error::unsupported(reason).hint("`qemu-img check` does it"));
-    }
-    let mut counter = Counter {
-        file,
-        header,
-        rules,
-        counts: vec![0; to_usize(clusters)],
-        left_bytes: TABLES_MAX_BYTES,
-        report: CheckReport::default(),
-    };
+    let mut counter = Counter::new(file, header, rules)?;
     counter.count_all()?;
     Ok(counter)
+}
+
+impl<'a> Counter<'a> {
+    fn new(file: &'a dyn BlockRead, header: &'a Header, rules: L2Rules) -> Result<Self> {
+        let clusters = shift_right(
+            round_up(file.size_bytes(), header.geometry.cluster_bits()),
+            header.geometry.cluster_bits(),
+        );
+        if clusters > CLUSTERS_MAX {
+            let reason =
+                format!("{clusters} clusters are too many to check; the limit is {CLUSTERS_MAX}");
+            return Err(Error::unsupported(reason).hint("`qemu-img check` does it"));
+        }
+        Ok(Self {
+            file,
+            header,
+            rules,
+            counts: vec![0; to_usize(clusters)],
+            left_bytes: TABLES_MAX_BYTES,
+            report: CheckReport::default(),
+        })
+    }
 }
 
 impl Counter<'_> {

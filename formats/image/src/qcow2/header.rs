@@ -20,7 +20,7 @@ pub(crate) const L1_SIZE_MAX_BYTES: u64 = 32 << 20;
 /// The refcount table in bytes: QEMU's limit (specification, "Host cluster management").
 pub(crate) const REFCOUNT_TABLE_MAX_BYTES: u64 = 8 << 20;
 /// Internal snapshots: QEMU's limit.
-const SNAPSHOTS_MAX: u32 = 65536;
+pub(crate) const SNAPSHOTS_MAX: u32 = 65536;
 /// The backing file's name in bytes (specification, field `backing_file_size`).
 const BACKING_NAME_MAX_BYTES: u32 = 1023;
 /// The cluster sizes that QEMU opens: 512 bytes to 2 MiB.

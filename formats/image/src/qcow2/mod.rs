@@ -23,6 +23,9 @@ mod mapping_tests;
 mod reader;
 pub(crate) mod refcounts;
 mod snapshot_table;
+pub(crate) mod snapshots;
+#[cfg(test)]
+mod snapshots_tests;
 mod table_reader;
 mod table_store;
 pub(crate) mod units;

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use diskfs_block::{BlockRead, Error, Result};
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::description::Snapshot;
 use crate::numbers::to_u64;
@@ -19,7 +19,7 @@ const TABLE_MAX_BYTES: u64 = 8 << 20;
 /// Extra data of one entry: QEMU's limit.
 const EXTRA_MAX_BYTES: u32 = 1024;
 
-#[derive(Debug, Clone, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Debug, Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawSnapshot {
     l1_table_offset: U64,
@@ -47,6 +47,9 @@ pub(crate) struct SnapshotEntry {
     pub(crate) snapshot: Snapshot,
     /// As stored; checked when the snapshot is opened.
     pub(crate) l1: Table,
+    /// Where the entry itself begins and ends in the file.
+    pub(crate) at: HostOffset,
+    pub(crate) end: HostOffset,
 }
 
 /// The whole table.
@@ -70,6 +73,8 @@ pub(crate) fn read(file: &dyn BlockRead, header: &Header) -> Result<SnapshotTabl
 }
 
 fn read_entry(table: &mut TableReader<'_>) -> Result<SnapshotEntry> {
+    // Entries begin at multiples of 8; the file may end where the last one does.
+    table.align()?;
     let at = table.at();
     let bytes = table.take(to_u64(size_of::<RawSnapshot>()))?;
     let raw = RawSnapshot::read_from_bytes(bytes)
@@ -84,10 +89,12 @@ fn read_entry(table: &mut TableReader<'_>) -> Result<SnapshotEntry> {
     let extra = Extra::parse(table.take(u64::from(extra_size))?);
     let id = text(table.take(u64::from(raw.id_str_size.get()))?);
     let name = text(table.take(u64::from(raw.name_size.get()))?);
-    table.align()?;
     let seconds = Duration::from_secs(u64::from(raw.date_sec.get()));
     let taken = seconds.saturating_add(Duration::from_nanos(u64::from(raw.date_nsec.get())));
+    let end = table.at();
     Ok(SnapshotEntry {
+        at,
+        end,
         l1: Table {
             at: HostOffset(raw.l1_table_offset.get()),
             entries: u64::from(raw.l1_size.get()),
@@ -121,6 +128,36 @@ impl Extra {
             icount: field(2).filter(|&count| count != u64::MAX),
         }
     }
+}
+
+/// A new entry for a snapshot of the disk alone.
+pub(crate) fn encode(snapshot: &Snapshot, l1: Table) -> Vec<u8> {
+    let taken = snapshot.taken_at.duration_since(SystemTime::UNIX_EPOCH);
+    let taken = taken.unwrap_or_default();
+    let len_of = |text: &str| U16::new(u16::try_from(text.len()).unwrap_or(u16::MAX));
+    // No state of a machine, the disk's size, and no count of instructions.
+    let extra = [0, snapshot.virtual_size_bytes.unwrap_or(0), u64::MAX];
+    let extra: Vec<u8> = extra.iter().flat_map(|word| word.to_be_bytes()).collect();
+    let raw = RawSnapshot {
+        l1_table_offset: l1.at.0.into(),
+        l1_size: U32::new(u32::try_from(l1.entries).unwrap_or(u32::MAX)),
+        id_str_size: len_of(&snapshot.id),
+        name_size: len_of(&snapshot.name),
+        date_sec: U32::new(u32::try_from(taken.as_secs()).unwrap_or(u32::MAX)),
+        date_nsec: taken.subsec_nanos().into(),
+        vm_clock_nsec: 0.into(),
+        vm_state_size: 0.into(),
+        extra_data_size: U32::new(u32::try_from(extra.len()).unwrap_or(0)),
+    };
+    let parts = [
+        raw.as_bytes(),
+        &extra,
+        snapshot.id.as_bytes(),
+        snapshot.name.as_bytes(),
+    ];
+    let mut bytes = parts.concat();
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    bytes
 }
 
 fn text(bytes: &[u8]) -> String {

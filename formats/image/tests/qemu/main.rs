@@ -21,5 +21,6 @@ mod model;
 mod parallel;
 mod random_writes;
 mod repair;
+mod snapshots;
 mod tools;
 mod writable;

@@ -140,11 +140,9 @@ impl Locked<'_> {
             let words = place.index..place.index.saturating_add(1);
             self.state.mapping.mark(&place.piece, words);
         }
-        // The entries of a table that others have, too, are for whoever copies it.
-        if is_single {
-            self.mark_entries_copied(guest, references)?;
-        }
-        Ok(())
+        // Those of a table that a snapshot has, too, as well: its clusters are shared, and a flag that
+        // is left would have them written over.
+        self.mark_entries_copied(guest, references)
     }
 
     fn mark_entries_copied(&mut self, first: GuestOffset, references: &[u32]) -> Result<()> {

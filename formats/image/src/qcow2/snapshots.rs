@@ -1,0 +1,248 @@
+//! Internal snapshots: specification, section "Snapshots".
+//!
+//! New tables go behind the end of the file. One write to the header's first sector makes them count
+//! and sets the dirty bit: the reference counts, and the flags that follow from them, are wrong from
+//! then on until they are made anew. A crash before that write leaves what was there; after it, the
+//! bit keeps everybody from writing before the counts are right, so that no cluster that two states
+//! share is written over.
+
+use std::time::{Duration, SystemTime};
+
+use diskfs_block::{BlockWrite, Error, ErrorKind, Result};
+
+use crate::description::Snapshot;
+use crate::numbers::{low_bits, round_up, to_u64, to_usize};
+use crate::qcow2::check;
+use crate::qcow2::features::Incompatible;
+use crate::qcow2::header::{Header, SNAPSHOTS_MAX, Table};
+use crate::qcow2::l2_entry::{DataPlace, L2Rules, ZeroClusters};
+use crate::qcow2::snapshot_table::{self, SnapshotEntry};
+use crate::qcow2::units::HostOffset;
+
+/// A name in bytes: what QEMU keeps of one.
+const NAME_MAX_BYTES: usize = 255;
+/// Bit 63 of an L1 entry. It is accurate in the active table only.
+const COPIED: u64 = 1 << 63;
+
+/// An image of which nobody else changes anything.
+struct Edit<'a> {
+    file: &'a dyn BlockWrite,
+    header: Header,
+    snapshots: Vec<SnapshotEntry>,
+    rules: L2Rules,
+    /// Where the next new table goes.
+    end: u64,
+}
+
+/// Takes a snapshot of the current state.
+pub(crate) fn create(file: &dyn BlockWrite, name: &str) -> Result<Snapshot> {
+    let mut edit = Edit::begin(file)?;
+    edit.check_name(name)?;
+    let shared = edit.references_of(edit.header.l1)?;
+    edit.check_counts(&shared, &[])?;
+    let l1 = edit.copy_l1(edit.header.l1, edit.header.l1.entries)?;
+    let snapshot = Snapshot {
+        id: edit.next_id(),
+        name: name.to_owned(),
+        virtual_size_bytes: Some(edit.header.size_bytes),
+        vm_state_bytes: 0,
+        taken_at: SystemTime::now(),
+        vm_clock: Duration::ZERO,
+        icount: None,
+    };
+    let mut entries = edit.stored_entries(|_| true)?;
+    entries.extend(snapshot_table::encode(&snapshot, l1));
+    let count = to_u64(edit.snapshots.len()).saturating_add(1);
+    edit.write_snapshots(count, &entries)?;
+    edit.finish()?;
+    Ok(snapshot)
+}
+
+/// Makes the current state what it was at a snapshot.
+pub(crate) fn apply(file: &dyn BlockWrite, wanted: &str) -> Result<()> {
+    let mut edit = Edit::begin(file)?;
+    if edit.header.extensions.bitmaps.is_some() {
+        let reason = "image has bitmaps, which would be wrong after the snapshot was applied";
+        return Err(
+            Error::unsupported(reason).hint("remove them with `qemu-img bitmap --remove` first")
+        );
+    }
+    let entry = edit.find(wanted)?;
+    let size_bytes = entry.snapshot.virtual_size_bytes;
+    let size_bytes = size_bytes.unwrap_or(edit.header.size_bytes);
+    let geometry = edit.header.geometry;
+    crate::qcow2::header::check_l1(file, geometry, entry.l1, size_bytes)?;
+    let (shared, left) = (
+        edit.references_of(entry.l1)?,
+        edit.references_of(edit.header.l1)?,
+    );
+    edit.check_counts(&shared, &left)?;
+    edit.header.l1 = edit.copy_l1(entry.l1, entry.l1.entries)?;
+    edit.header.size_bytes = size_bytes;
+    edit.finish()
+}
+
+/// Deletes a snapshot.
+pub(crate) fn delete(file: &dyn BlockWrite, wanted: &str) -> Result<()> {
+    let mut edit = Edit::begin(file)?;
+    let gone = edit.find(wanted)?.at;
+    let entries = edit.stored_entries(|entry| entry.at != gone)?;
+    let count = to_u64(edit.snapshots.len()).saturating_sub(1);
+    edit.write_snapshots(count, &entries)?;
+    edit.finish()
+}
+
+impl<'a> Edit<'a> {
+    fn begin(file: &'a dyn BlockWrite) -> Result<Self> {
+        let header = Header::read(file)?;
+        if header.version < 3 {
+            let reason = "snapshots of a version 2 image are not changed";
+            return Err(Error::unsupported(reason)
+                .hint("make it version 3 with `qemu-img amend -o compat=1.1`"));
+        }
+        if header.incompatible.external_data_file() {
+            let reason = "an image with an external data file has no snapshots";
+            return Err(Error::unsupported(reason));
+        }
+        let snapshots = snapshot_table::read(file, &header)?.entries;
+        Ok(Self {
+            file,
+            snapshots,
+            rules: L2Rules {
+                geometry: header.geometry,
+                zero_clusters: ZeroClusters::Allowed,
+                data: DataPlace::Inside,
+            },
+            end: round_up(file.size_bytes(), header.geometry.cluster_bits()),
+            header,
+        })
+    }
+
+    fn check_name(&self, name: &str) -> Result<()> {
+        if name.is_empty() || name.len() > NAME_MAX_BYTES {
+            let reason = format!("a snapshot's name has 1 to {NAME_MAX_BYTES} bytes");
+            return Err(Error::invalid(reason));
+        }
+        if self
+            .snapshots
+            .iter()
+            .any(|entry| entry.snapshot.name == name)
+        {
+            let reason = format!("there is a snapshot `{}`", name.escape_debug());
+            return Err(Error::new(ErrorKind::Exists, reason));
+        }
+        if to_u64(self.snapshots.len()) >= u64::from(SNAPSHOTS_MAX) {
+            let reason = format!("the image has {SNAPSHOTS_MAX} snapshots, QEMU's limit");
+            return Err(Error::unsupported(reason));
+        }
+        Ok(())
+    }
+
+    /// QEMU counts from 1, and so does whoever comes after it.
+    fn next_id(&self) -> String {
+        let ids = self.snapshots.iter().map(|entry| &entry.snapshot.id);
+        let highest = ids.filter_map(|id| id.parse::<u64>().ok()).max();
+        highest.unwrap_or(0).saturating_add(1).to_string()
+    }
+
+    fn find(&self, wanted: &str) -> Result<SnapshotEntry> {
+        let index = snapshot_table::find(&self.snapshots, wanted)?;
+        let entry = self.snapshots.get(index).cloned();
+        entry.ok_or_else(|| Error::new(ErrorKind::NotFound, "no such snapshot"))
+    }
+
+    fn references_of(&self, l1: Table) -> Result<Vec<u32>> {
+        check::references_of(self.file, &self.header, self.rules, l1)
+    }
+
+    /// Fails when some cluster would be referred to more often than can be counted, with `more`
+    /// references to each and `fewer` taken away.
+    fn check_counts(&self, more: &[u32], fewer: &[u32]) -> Result<()> {
+        let now = check::references(self.file, &self.header, self.rules)?;
+        let bits = u32::try_from(self.header.refcount_bits()).unwrap_or(u64::BITS);
+        let max = low_bits(u64::MAX, bits);
+        for (index, count) in now.iter().enumerate() {
+            let of = |counts: &[u32]| u64::from(counts.get(index).copied().unwrap_or(0));
+            let after = u64::from(*count).saturating_add(of(more));
+            if after.saturating_sub(of(fewer)) > max {
+                let reason = format!("reference counts of {bits} bits are too narrow for it");
+                return Err(Error::unsupported(reason)
+                    .hint("make them wider with `qemu-img amend -o refcount_bits=16`"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a new table behind everything.
+    fn append(&mut self, bytes: &[u8]) -> Result<HostOffset> {
+        let at = self.end;
+        let bits = self.header.geometry.cluster_bits();
+        self.end = round_up(at.saturating_add(to_u64(bytes.len())), bits);
+        if self.end > self.file.size_bytes() {
+            self.file.set_size(self.end)?;
+        }
+        self.file.write_at(at, bytes)?;
+        Ok(HostOffset(at))
+    }
+
+    /// A copy of an L1 table, which shares all L2 tables with it.
+    fn copy_l1(&mut self, l1: Table, entries: u64) -> Result<Table> {
+        let mut bytes = vec![0; to_usize(l1.size_bytes())];
+        self.file.read_at(l1.at.0, &mut bytes)?;
+        let (words, _) = bytes.as_chunks_mut::<8>();
+        for word in words {
+            *word = (u64::from_be_bytes(*word) & !COPIED).to_be_bytes();
+        }
+        let at = self.append(&bytes)?;
+        Ok(Table { at, entries })
+    }
+
+    /// The entries of the snapshot table as they are stored, whatever is in them.
+    fn stored_entries(&self, keep: impl Fn(&SnapshotEntry) -> bool) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for entry in self.snapshots.iter().filter(|entry| keep(entry)) {
+            let len = entry.end.0.saturating_sub(entry.at.0);
+            let mut stored = vec![0; to_usize(len)];
+            self.file.read_at(entry.at.0, &mut stored)?;
+            bytes.append(&mut stored);
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+        }
+        Ok(bytes)
+    }
+
+    fn write_snapshots(&mut self, count: u64, entries: &[u8]) -> Result<()> {
+        self.header.snapshots_at = match count {
+            0 => HostOffset(0),
+            _ => self.append(entries)?,
+        };
+        self.header.snapshot_count = u32::try_from(count).unwrap_or(u32::MAX);
+        Ok(())
+    }
+
+    /// Makes the new tables count: one write of one sector, after all that it points to.
+    fn finish(&self) -> Result<()> {
+        /// From the field `size` up to the end of `incompatible_features`.
+        const FIELDS: std::ops::Range<usize> = 24..80;
+        let header = &self.header;
+        self.file.flush()?;
+        let mut bytes = [0; FIELDS.end];
+        self.file.read_at(0, &mut bytes)?;
+        let mut put = |at: usize, field: &[u8]| {
+            let end = at.saturating_add(field.len());
+            if let Some(place) = bytes.get_mut(at..end) {
+                place.copy_from_slice(field);
+            }
+        };
+        let l1_entries = u32::try_from(header.l1.entries).unwrap_or(u32::MAX);
+        let incompatible = header.incompatible.0 | Incompatible::DIRTY;
+        put(24, &header.size_bytes.to_be_bytes());
+        put(36, &l1_entries.to_be_bytes());
+        put(40, &header.l1.at.0.to_be_bytes());
+        put(60, &header.snapshot_count.to_be_bytes());
+        put(64, &header.snapshots_at.0.to_be_bytes());
+        put(72, &incompatible.to_be_bytes());
+        let fields = bytes.get(FIELDS).unwrap_or_default();
+        self.file.write_at(to_u64(FIELDS.start), fields)?;
+        self.file.flush()
+    }
+}

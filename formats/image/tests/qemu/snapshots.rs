@@ -1,0 +1,153 @@
+//! Internal snapshots, taken, applied and deleted by QEMU and by us in turns.
+
+use std::path::Path;
+
+use diskfs_image::{Image, OpenOptions, snapshots};
+
+use crate::model::is_clean;
+use crate::tools::{Random, converted, have_qemu, number, run};
+
+const SIZE_BYTES: u64 = 3 << 20;
+
+fn options() -> OpenOptions {
+    OpenOptions::default()
+}
+
+/// The disk's bytes by our reading.
+fn ours(dir: &Path, snapshot: Option<&str>) -> Vec<u8> {
+    let options = OpenOptions {
+        snapshot: snapshot.map(str::to_owned),
+        ..options()
+    };
+    let image = Image::open(&dir.join("disk.qcow2"), &options).unwrap();
+    let mut bytes = vec![0; usize::try_from(image.device().size_bytes()).unwrap()];
+    image.device().read_at(0, &mut bytes).unwrap();
+    bytes
+}
+
+fn qemus(dir: &Path, snapshot: Option<&str>) -> Vec<u8> {
+    let extra = snapshot.map(|name| ["-l".to_owned(), format!("snapshot.name={name}")]);
+    let extra: Vec<&str> = extra.iter().flatten().map(String::as_str).collect();
+    converted(dir, "disk.qcow2", &extra).unwrap()
+}
+
+fn scribble(dir: &Path, r: &mut Random) {
+    let mut words = vec!["-f".to_owned(), "qcow2".to_owned()];
+    for _ in 0..6 {
+        let verb = r.one_of(&[
+            "write -P 0x11",
+            "write -P 0x22",
+            "write -z",
+            "discard",
+            "write -c",
+        ]);
+        let at = r.below(SIZE_BYTES / 65536) * 65536;
+        words.extend(["-c".to_owned(), format!("{verb} {at} 64k")]);
+        let at = r.below(SIZE_BYTES / 512 - 64) * 512;
+        words.extend([
+            "-c".to_owned(),
+            format!("write -P {} {at} 16k", r.below(255)),
+        ]);
+    }
+    words.push("disk.qcow2".to_owned());
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    crate::tools::try_run(dir, "qemu-io", &words);
+}
+
+fn one_image(seed: u64) {
+    let mut r = Random::new(seed);
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let options_text = r.one_of(&[
+        "cluster_size=64k",
+        "cluster_size=64k,extended_l2=on",
+        "cluster_size=512",
+        "cluster_size=4k,refcount_bits=64",
+        "cluster_size=64k,refcount_bits=8,lazy_refcounts=on",
+        "cluster_size=2M",
+    ]);
+    run(
+        dir,
+        "qemu-img",
+        &["create", "-q", "-f", "raw", "base.raw", "2M"],
+    );
+    let backing: &[&str] = r.one_of(&[&[], &["-b", "base.raw", "-F", "raw"]]);
+    let create = ["create", "-q", "-f", "qcow2", "-o", options_text];
+    let words = [&create[..], backing, &["disk.qcow2", "3M"]].concat();
+    run(dir, "qemu-img", &words);
+    let path = dir.join("disk.qcow2");
+    let mut known: Vec<(String, Vec<u8>)> = Vec::new();
+    for step in 0..10_u64 {
+        scribble(dir, &mut r);
+        let by_us = !r.one_in(3);
+        let name = format!("s{step}");
+        let choice = r.below(4);
+        let some = known
+            .len()
+            .checked_sub(1)
+            .map(|last| r.below(last as u64 + 1));
+        let some = some.and_then(|index| usize::try_from(index).ok());
+        match (choice, some) {
+            (0, Some(index)) => {
+                let (name, bytes) = known[index].clone();
+                if by_us {
+                    snapshots::apply(&path, &name, &options()).unwrap();
+                } else {
+                    run(dir, "qemu-img", &["snapshot", "-a", &name, "disk.qcow2"]);
+                }
+                assert!(
+                    qemus(dir, None) == bytes,
+                    "seed {seed}, step {step}: applied"
+                );
+            }
+            (1, Some(index)) => {
+                let (name, _) = known.remove(index);
+                if by_us {
+                    snapshots::delete(&path, &name, &options()).unwrap();
+                } else {
+                    run(dir, "qemu-img", &["snapshot", "-d", &name, "disk.qcow2"]);
+                }
+            }
+            _ => {
+                let bytes = qemus(dir, None);
+                if by_us {
+                    snapshots::create(&path, &name, &options()).unwrap();
+                } else {
+                    run(dir, "qemu-img", &["snapshot", "-c", &name, "disk.qcow2"]);
+                }
+                known.push((name, bytes));
+            }
+        }
+        is_clean(dir, "disk.qcow2");
+        let listed = snapshots::list(&path, &options()).unwrap();
+        let listed: Vec<_> = listed.iter().map(|snapshot| &snapshot.name).collect();
+        let expected: Vec<_> = known.iter().map(|(name, _)| name).collect();
+        assert_eq!(listed, expected, "seed {seed}, step {step}");
+        assert!(
+            ours(dir, None) == qemus(dir, None),
+            "seed {seed}, step {step}"
+        );
+        for (name, bytes) in &known {
+            assert!(
+                ours(dir, Some(name)) == *bytes,
+                "seed {seed}, step {step}: {name}"
+            );
+            assert!(
+                qemus(dir, Some(name)) == *bytes,
+                "seed {seed}, step {step}: {name}, QEMU"
+            );
+        }
+    }
+}
+
+#[test]
+fn snapshots_in_turns_with_qemu() {
+    if !have_qemu("snapshots_in_turns_with_qemu") {
+        return;
+    }
+    let seed = number("DISKFS_QEMU_SEED", 4000);
+    let rounds = number("DISKFS_QEMU_ROUNDS", 60).div_ceil(20);
+    for round in 0..rounds {
+        one_image(seed + round);
+    }
+}
