@@ -443,3 +443,43 @@ fn access_control_lists() {
     ]);
     assert_eq!(stored, expected);
 }
+
+/// Threads that set the same attributes on files of their own, so that all want the same block.
+#[test]
+fn shared_side_by_side() {
+    if !have("shared_side_by_side", &["mke2fs", "e2fsck"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let image = image(dir.path(), "-t ext4 -b 1024 -O ea_inode");
+    let fs = Arc::new(open_for_writing(&image));
+    let threads: Vec<_> = (0..4)
+        .map(|nth| {
+            let fs = Arc::clone(&fs);
+            std::thread::spawn(move || {
+                let mut random = Random(0xface + nth);
+                let mut model = BTreeMap::new();
+                for file in 0..5 {
+                    let name = format!("{nth}-{file}");
+                    create(&*fs, &name, NewKind::Regular);
+                    model.insert(name, Attributes::new());
+                }
+                for _ in 0..10 {
+                    change(&*fs, &mut random, &mut model, 60);
+                    fs.sync().unwrap();
+                }
+                compare(&*fs, &model, "threads");
+                model
+            })
+        })
+        .collect();
+    let models: Vec<_> = threads
+        .into_iter()
+        .map(|thread| thread.join().unwrap())
+        .collect();
+    drop(fs);
+    check(&image, "threads");
+    for model in models {
+        compare(&open(&image), &model, "threads");
+    }
+}

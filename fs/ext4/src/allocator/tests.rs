@@ -36,14 +36,14 @@ const MATRIX: [(&str, &str, &str); 14] = [
     ),
     (
         "gdt_csum, no flex_bg, lazy",
-        "-t ext4 -b 1024 -O ^metadata_csum,uninit_bg,^flex_bg -E lazy_itable_init=1",
+        "-t ext4 -b 1024 -O ^metadata_csum,uninit_bg,^flex_bg -E lazy_itable_init=1,nodiscard",
         "40M",
     ),
     ("no checksums", "-t ext4 -b 1024 -O ^metadata_csum", "40M"),
     ("32 bit", "-t ext4 -b 1024 -O ^64bit", "40M"),
     (
         "lazy tables",
-        "-t ext4 -b 1024 -E lazy_itable_init=1",
+        "-t ext4 -b 1024 -E lazy_itable_init=1,nodiscard",
         "40M",
     ),
     ("ext2", "-t ext2", "40M"),

@@ -2,7 +2,7 @@
 
 #![allow(clippy::print_stderr, reason = "a test that skips says why")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
@@ -43,6 +43,12 @@ impl Random {
     }
 }
 
+/// What was never written may hold anything: here what looks like inodes that are in use.
+fn fill_with_garbage(image: &Path, size: &str) {
+    let mebibytes: usize = size.trim_end_matches('M').parse().unwrap();
+    std::fs::write(image, vec![0x41; mebibytes << 20]).unwrap();
+}
+
 pub(super) struct Fixture {
     pub(super) what: String,
     image: PathBuf,
@@ -59,6 +65,9 @@ impl Fixture {
     pub(super) fn altered(what: &str, args: &str, size: &str, commands: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let image = dir.path().join("image");
+        if args.contains("lazy_itable_init") {
+            fill_with_garbage(&image, size);
+        }
         let mut mke2fs = Command::new("mke2fs");
         mke2fs.args(["-q", "-F"]).args(args.split_whitespace());
         let output = mke2fs.arg(&image).arg(size).output().unwrap();
