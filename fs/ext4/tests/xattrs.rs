@@ -11,7 +11,9 @@ use std::sync::Arc;
 use common::{have, open, run};
 use diskfs_block::File;
 use diskfs_ext4::{WritableExt4, WriteOptions};
-use diskfs_vfs::{ErrorKind, FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, SetXattr};
+use diskfs_vfs::{
+    ErrorKind, Fallocate, FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, SetXattr,
+};
 
 const MATRIX: [(&str, &str); 9] = [
     ("default", "-t ext4 -b 4096"),
@@ -481,5 +483,51 @@ fn shared_side_by_side() {
     check(&image, "threads");
     for model in models {
         compare(&open(&image), &model, "threads");
+    }
+}
+
+/// Without room nothing is half done; what was freed can be had at once, after a commit that nobody
+/// sees.
+#[test]
+fn a_full_filesystem() {
+    if !have("a_full_filesystem", &["mke2fs", "e2fsck"]) {
+        return;
+    }
+    for args in [
+        "-t ext4 -b 1024 -m 0 -O ea_inode",
+        "-t ext4 -b 1024 -m 0 -N 64 -O ea_inode",
+        "-t ext4 -b 4096 -m 0",
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let image = image(dir.path(), args);
+        let fs = open_for_writing(&image);
+        let files: Vec<InodeNumber> = (0..40)
+            .map(|n| create(&fs, &format!("{n}"), NewKind::Regular))
+            .collect();
+        let large = create(&fs, "large", NewKind::Regular);
+        let left = fs.statistics().unwrap();
+        let room = (left.blocks_available - 30) * u64::from(left.block_size);
+        fs.fallocate(large, 0, room, Fallocate::Allocate).unwrap();
+        let mut refused = 0;
+        for (nth, &file) in files.iter().enumerate() {
+            let byte = u8::try_from(nth).unwrap();
+            for (name, len) in [(&b"user.block"[..], 500), (b"user.inode", 3000)] {
+                let set = fs.set_xattr(file, name, &vec![byte; len], SetXattr::Any);
+                match set {
+                    Ok(()) => {}
+                    Err(e) => {
+                        assert_eq!(e.kind(), ErrorKind::NoSpace);
+                        assert_eq!(fs.xattr(file, name).unwrap(), None);
+                        refused += 1;
+                    }
+                }
+            }
+        }
+        assert!(refused > 10, "{args}: {refused}");
+        fs.unlink(fs.root(), b"large").unwrap();
+        fs.set_xattr(files[39], b"user.block", &[1; 500], SetXattr::Any)
+            .unwrap();
+        drop(fs);
+        check(&image, args);
     }
 }
