@@ -13,7 +13,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ),
     (
         "Get files out of it, or into it",
-        &["mount", "umount", "cp", "tar"],
+        &["mount", "umount", "wait", "cp", "tar"],
     ),
     (
         "Change its files",

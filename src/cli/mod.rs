@@ -45,6 +45,8 @@ mod tree;
 mod truncate;
 #[cfg(feature = "fuse")]
 mod umount;
+#[cfg(feature = "fuse")]
+mod wait;
 mod write;
 mod xattr;
 
@@ -113,6 +115,8 @@ enum Command {
     Mount(mount::Mount),
     #[cfg(feature = "fuse")]
     Umount(umount::Umount),
+    #[cfg(feature = "fuse")]
+    Wait(wait::Wait),
     Create(create::Create),
     Cp(cp::Cp),
     Tar(tar::Tar),
@@ -148,6 +152,8 @@ impl Command {
             Self::Mount(_) => "mount",
             #[cfg(feature = "fuse")]
             Self::Umount(_) => "umount",
+            #[cfg(feature = "fuse")]
+            Self::Wait(_) => "wait",
             Self::Create(_) => "create",
             Self::Cp(_) => "cp",
             Self::Tar(_) => "tar",
@@ -183,6 +189,8 @@ impl Command {
             Self::Mount(args) => mount::run(args, session),
             #[cfg(feature = "fuse")]
             Self::Umount(args) => umount::run(args, session),
+            #[cfg(feature = "fuse")]
+            Self::Wait(args) => wait::run(args, session),
             Self::Create(args) => create::run(args, session),
             Self::Cp(args) => cp::run(args, session),
             Self::Tar(args) => tar::run(args, session),

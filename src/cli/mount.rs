@@ -12,13 +12,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use diskfs::export::fuse::{self, Access, Effect, IdMap, IdMapping, MountId, Mounted, Options};
-use diskfs::{Error, ErrorKind, Result};
+use diskfs::export::fuse::{
+    self, Access, Effect, Ending, HowItEnds, IdMap, IdMapping, MountId, Mounted, Options,
+};
+use diskfs::{Disk, Error, ErrorKind, Result, WriteOptions};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use super::fork::{Fork, fork};
@@ -32,14 +35,21 @@ const SELF: &str = "/proc/self/exe";
 /// How long those who use the mount have to finish when a signal ends it.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Mount a filesystem of an image through FUSE, read-only
+/// Mount a filesystem of an image through FUSE, read-only unless asked to write
 ///
 /// Returns when the mount works; the files are served from the background until it is unmounted
 /// (with `diskfs umount`, `fusermount3 -u` or umount(8)). Needs no root: without it, fusermount3
-/// mounts (package fuse3). The image stays locked as long as it is mounted, and is not changed.
+/// mounts (package fuse3). The image stays locked as long as it is mounted. It is not changed
+/// without --rw.
+///
+/// With --rw, what was synced is durable, and the rest is after a few seconds, and when `diskfs
+/// umount` or `diskfs wait` has returned. When the machine or the program is killed, the
+/// filesystem's journal brings it back to a state that it had.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   diskfs mount debian.qcow2 /mnt
+  diskfs mount --rw debian.qcow2 /mnt
+  diskfs mount --overlay changes.qcow2 debian.qcow2 /mnt
   diskfs mount debian.qcow2,snapshot=before ~/mnt -p 1
   diskfs mount disk.img /mnt --uid 1000 --gid 1000
   diskfs umount /mnt")]
@@ -51,6 +61,9 @@ pub(super) struct Mount {
     /// The directory to mount it at
     #[arg(value_name = "MOUNTPOINT")]
     mountpoint: PathBuf,
+
+    #[command(flatten)]
+    write: WriteArgs,
 
     /// Serve in the foreground; Ctrl-C unmounts
     #[arg(short, long)]
@@ -84,12 +97,27 @@ pub(super) struct Mount {
     watch: bool,
 }
 
+/// Whether files can be written, and where to.
+#[derive(Debug, Args)]
+struct WriteArgs {
+    /// Let files be written, too; nobody else can use the image meanwhile
+    #[arg(long)]
+    rw: bool,
+
+    /// The same, but write all changes to FILE, a new qcow2 image with IMG behind it, or one made
+    /// so before
+    #[arg(long, value_name = "FILE")]
+    overlay: Option<PathBuf>,
+}
+
 /// The options of mount(8) that mean something here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 enum MountOption {
-    /// Read-only, as always
+    /// Read-only (the default)
     Ro,
+    /// As --rw
+    Rw,
     /// Let other users in
     AllowOther,
     /// Have the kernel check modes and ACLs
@@ -162,30 +190,40 @@ fn serve(
     background: Option<PipeWriter>,
     session: &mut Session,
 ) -> Result<()> {
-    let mounted = mount(args, session)?;
+    // Before there are other threads, which a signal would end otherwise, and all of us with them.
     let signals = Signals::hold();
+    let (mounted, disk) = mount(args, session)?;
     let (id, mountpoint) = (mounted.id(), mounted.mountpoint().to_owned());
     companion.watch_over(id, &mountpoint)?;
     if let Some(waiting) = background {
         go_into_background(waiting)?;
     }
+    let end = Arc::new(End {
+        ending: mounted.ending(),
+        disk: Mutex::new(disk),
+    });
+    let by_signal = Arc::clone(&end);
     thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
             signals.wait();
-            end(&mountpoint, id);
+            by_signal.now();
         })?;
     let served = mounted.serve();
     if served.is_ok() {
         companion.release();
     }
-    served
+    let closed = end.close_disk();
+    served.and(closed)
 }
 
-/// Opens the filesystem and mounts it. The mount alone holds the image then: it is closed, and its
-/// locks are gone, before anybody learns that the server has ended.
-fn mount(args: &Mount, session: &mut Session) -> Result<Mounted> {
+/// Opens the filesystem and mounts it. One that is written needs its disk until it is closed; else
+/// the mount alone holds the image.
+fn mount(args: &Mount, session: &mut Session) -> Result<(Mounted, Option<Disk>)> {
     let options = args.fuse_options()?;
+    if args.writes() {
+        return mount_writable(args, options, session);
+    }
     let disk = session.disk(&args.image, &args.source)?;
     let filesystem = args.source.volume.filesystem(&disk);
     session.warn_of(&disk);
@@ -194,7 +232,40 @@ fn mount(args: &Mount, session: &mut Session) -> Result<Mounted> {
         source: std::path::absolute(filesystem.image_path())?,
         ..options
     };
-    fuse::mount(filesystem.driver(), &args.mountpoint, &options)
+    let mounted = fuse::mount(filesystem.driver(), &args.mountpoint, &options)?;
+    Ok((mounted, None))
+}
+
+fn mount_writable(
+    args: &Mount,
+    options: Options,
+    session: &mut Session,
+) -> Result<(Mounted, Option<Disk>)> {
+    let source = &args.source;
+    let overlay = args.write.overlay.as_deref();
+    let disk = source.image.open_writable(&args.image, overlay);
+    let disk = disk.map_err(way_on)?;
+    let filesystem = source
+        .volume
+        .writable_filesystem(&disk, WriteOptions::default());
+    session.warn_of(&disk);
+    let filesystem = filesystem.map_err(way_on)?;
+    let options = Options {
+        source: std::path::absolute(disk.path())?,
+        ..options
+    };
+    let mounted = fuse::mount_writable(filesystem.driver(), &args.mountpoint, &options)?;
+    Ok((mounted, Some(disk)))
+}
+
+/// What can be done with an image that can't be written.
+fn way_on(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Unsupported | ErrorKind::ReadOnly if error.next_step().is_none() => {
+            error.with_hint("mount it without --rw to read it")
+        }
+        _ => error,
+    }
 }
 
 /// Says that the mount works, and lets go of the terminal, the session and the directory.
@@ -213,13 +284,41 @@ fn go_into_background(mut waiting: PipeWriter) -> Result<()> {
     Ok(())
 }
 
-/// Unmounts because of a signal. Who still uses the mount has a moment to finish.
-fn end(mountpoint: &Path, id: MountId) {
-    if let Err(error) = fuse::detach(mountpoint, id) {
-        tracing::warn!("{error}");
+/// The end of a server.
+struct End {
+    ending: Ending,
+    /// What is written; gone when it was closed.
+    disk: Mutex<Option<Disk>>,
+}
+
+impl End {
+    /// Unmounts because of a signal.
+    fn now(&self) {
+        let ends = self.ending.end(GRACE);
+        if let Ok(HowItEnds::ByItself) = ends {
+            return;
+        }
+        let closed = self.close_disk();
+        let code = match ends.and(closed) {
+            Ok(()) => 0,
+            Err(error) => {
+                tracing::warn!("{error}");
+                i32::from(error.kind().exit_code())
+            }
+        };
+        std::process::exit(code);
     }
-    thread::sleep(GRACE);
-    std::process::exit(0);
+
+    /// After the filesystem was closed.
+    fn close_disk(&self) -> Result<()> {
+        let disk = self
+            .disk
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let closed = disk.map_or(Ok(()), Disk::close);
+        closed.inspect_err(|error| self.ending.went_badly(error))
+    }
 }
 
 /// The process that unmounts when the server is killed: its standard input ends then, because nobody
@@ -284,6 +383,11 @@ fn orphaned(told: &[u8]) -> Option<(MountId, &Path)> {
 }
 
 impl Mount {
+    fn writes(&self) -> bool {
+        let option = self.effect(MountOption::Rw, MountOption::Ro, Effect::Ignored);
+        self.write.rw || self.write.overlay.is_some() || option == Effect::Allowed
+    }
+
     fn fuse_options(&self) -> Result<Options> {
         let map = |parts: &[IdMapping]| {
             IdMapping::merge(parts.iter().cloned())
@@ -394,8 +498,14 @@ mod tests {
     }
 
     #[test]
-    fn writing_is_no_option() {
-        let words = ["mount", "i.img", "/mnt", "-o", "rw"];
-        assert!(Program::try_parse_from(words).is_err());
+    fn nothing_is_written_unless_asked_for() {
+        let writes = |words: &[&str]| {
+            let words = ["mount", "i.img", "/mnt"].iter().chain(words);
+            Program::parse_from(words).mount.writes()
+        };
+        assert!(!writes(&[]) && !writes(&["-o", "rw,ro"]));
+        for asked in [&["--rw"][..], &["-o", "ro,rw"], &["--overlay", "o.qcow2"]] {
+            assert!(writes(asked), "{asked:?}");
+        }
     }
 }

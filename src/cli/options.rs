@@ -1,11 +1,14 @@
 //! The options that commands share: which image, how to open it, which volume of it.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use diskfs::{Disk, Filesystem, Format, Gate, OpenOptions, Result, Share};
+use diskfs::image::ImageSpec;
+use diskfs::{
+    Disk, Filesystem, Format, Gate, OpenOptions, Result, Share, WritableFilesystem, WriteOptions,
+};
 
 use super::bytes;
 
@@ -68,6 +71,16 @@ impl ImageArgs {
     pub(crate) fn open(&self, image: &OsStr) -> Result<Disk> {
         Disk::open_spec(image, &self.open_options())
     }
+
+    /// The same for writing, into `overlay` where there is one.
+    pub(crate) fn open_writable(&self, image: &OsStr, overlay: Option<&Path>) -> Result<Disk> {
+        let spec = ImageSpec::parse(image)?;
+        let options = spec.options_over(&self.open_options());
+        match overlay {
+            Some(overlay) => Disk::open_overlay(&spec.path, overlay, &options),
+            None => Disk::open_writable(&spec.path, &options),
+        }
+    }
 }
 
 /// Which volume of the image is meant.
@@ -103,6 +116,18 @@ impl VolumeArgs {
         match self.volume(disk)? {
             Some(volume) => volume.filesystem(),
             None => disk.filesystem(),
+        }
+    }
+
+    /// The same, opened for writing.
+    pub(crate) fn writable_filesystem(
+        &self,
+        disk: &Disk,
+        options: WriteOptions,
+    ) -> Result<WritableFilesystem> {
+        match self.volume(disk)? {
+            Some(volume) => volume.writable_filesystem(&options),
+            None => disk.writable_filesystem(&options),
         }
     }
 }

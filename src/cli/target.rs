@@ -224,23 +224,19 @@ impl<'a> Targets<'a> {
     }
 
     fn open_disk(&self, image: &OsStr) -> Result<Disk> {
-        let spec = ImageSpec::parse(image)?;
-        let options = spec.options_over(&self.source.image.open_options());
-        match &self.write.overlay {
-            Some(overlay) => Disk::open_overlay(&spec.path, overlay, &options),
-            None if self.write.dry_run => Disk::open_dry_run(&spec.path, &options),
-            None => Disk::open_writable(&spec.path, &options),
+        let args = &self.source.image;
+        if self.write.dry_run {
+            let spec = ImageSpec::parse(image)?;
+            return Disk::open_dry_run(&spec.path, &spec.options_over(&args.open_options()));
         }
+        args.open_writable(image, self.write.overlay.as_deref())
     }
 
     fn open_filesystem(&self, disk: &Disk) -> Result<WritableFilesystem> {
         let options = WriteOptions {
             commits: Commits::AtClose,
         };
-        match self.source.volume.volume(disk)? {
-            Some(volume) => volume.writable_filesystem(&options),
-            None => disk.writable_filesystem(&options),
-        }
+        self.source.volume.writable_filesystem(disk, options)
     }
 
     /// Ends writing: what was done is durable when it returns. Tells what a dry run would have done,

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -88,11 +88,14 @@ impl Ending {
             (Err(error), Ok(())) => Err(error.into()),
             (Ok(()), Ok(())) => Ok(HowItEnds::Now),
         };
-        result.map_err(|error| self.tell(error))
+        result.map_err(|error: Error| {
+            self.went_badly(&error);
+            error.in_file(&self.path)
+        })
     }
 
-    fn tell(&self, error: Error) -> Error {
+    /// Tells those who wait for the end that not everything is durable, and why.
+    pub fn went_badly(&self, error: &Error) {
         self.presence.last_words(&error.to_string());
-        error.in_file(&self.path as &Path)
     }
 }

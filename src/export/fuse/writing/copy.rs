@@ -100,7 +100,7 @@ mod tests {
         let (a, b) = (make(b"a"), make(b"b"));
         fs.write_at(a, 8192, &[7; 5000]).unwrap();
         fs.set_len(a, 3 << 20).unwrap();
-        fs.write_at(b, 0, &[9; 30_000]).unwrap();
+        fs.write_at(b, 0, &vec![9; 30_000]).unwrap();
         let place = |inode, offset| Place { inode, offset };
         let copied = copy(&fs, place(a, 0), place(b, 4096), 1 << 40).unwrap();
         assert_eq!(copied, 3 << 20);

@@ -1,0 +1,57 @@
+//! `diskfs wait`.
+
+use std::ffi::{OsStr, OsString};
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+
+use diskfs::export::fuse::wait_for_servers;
+use diskfs::image::ImageSpec;
+use diskfs::{Disk, ErrorKind, OpenOptions, Result};
+
+use super::session::Session;
+
+/// How often it is looked whether somebody still has the image locked.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Wait until an image is free
+///
+/// Returns when nothing of diskfs serves the image any more, all that was written is durable, and
+/// nobody has it locked for writing: what umount(8) and `fusermount3 -u` don't wait for. Fails when
+/// a mount ended without having made everything durable. While a virtual machine uses the image,
+/// it waits for that, too.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  fusermount3 -u /mnt && diskfs wait debian.qcow2 && qemu-system-x86_64 debian.qcow2")]
+pub(super) struct Wait {
+    /// The image
+    #[arg(required = true, value_name = "IMG")]
+    images: Vec<OsString>,
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "all commands have this form")]
+pub(super) fn run(args: &Wait, session: &mut Session) -> Result<()> {
+    for image in &args.images {
+        if let Err(error) = wait(image) {
+            session.report(&error);
+        }
+    }
+    Ok(())
+}
+
+fn wait(image: &OsStr) -> Result<()> {
+    let spec = ImageSpec::parse(image)?;
+    let ended = wait_for_servers(&spec.path);
+    let options = spec.options_over(&OpenOptions::default());
+    loop {
+        match Disk::open(&spec.path, &options) {
+            Err(error) if error.kind() == ErrorKind::Locked => thread::sleep(PAUSE),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Denied) => {
+                return Err(error);
+            }
+            // Whether it makes sense is not the question here.
+            Ok(_) | Err(_) => return ended,
+        }
+    }
+}
