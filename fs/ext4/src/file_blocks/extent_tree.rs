@@ -9,6 +9,7 @@
 mod clusters;
 mod edit;
 mod map;
+mod narrow;
 mod node;
 mod path;
 mod remove;

@@ -2,8 +2,7 @@
 //!
 //! Every change puts some entries in the place of others in one leaf. What that needs of new blocks
 //! (a node that is full is split, the root's entries go to a block of their own) is allocated before
-//! anything is changed, so that a full disk leaves the tree as it was. A node without entries goes,
-//! and a root that leads to one node with few entries takes their place.
+//! anything is changed, so that a full disk leaves the tree as it was. A node without entries goes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -56,9 +55,15 @@ impl<'e, 'c> Editor<'e, 'c> {
         runs: &[Run],
     ) -> Result<()> {
         let new: Vec<RawEntry> = runs.iter().map(RawEntry::extent).collect();
+        let to = path.to;
         let stops = path.into_stops();
         self.allocate_spare(&stops, &removed, new.len())?;
-        self.replace(&stops, removed, &new)
+        let shrinks = new.len() < removed.len();
+        self.replace(&stops, removed, &new)?;
+        if shrinks && stops.len() > 1 {
+            self.narrow(to)?;
+        }
+        Ok(())
     }
 
     /// As [`put`](Self::put) for a window of entries around a leaf's position, without touching
@@ -151,7 +156,7 @@ impl<'e, 'c> Editor<'e, 'c> {
         }
     }
 
-    fn remove_node(&mut self, block: FsBlock, above: &[Stop]) -> Result<()> {
+    pub(super) fn remove_node(&mut self, block: FsBlock, above: &[Stop]) -> Result<()> {
         allocation::free_tree_block(self.handle, self.inode, block)?;
         let position = above.last().map_or(0, |parent| parent.position);
         self.replace(above, position..position.saturating_add(1), &[])
@@ -252,7 +257,7 @@ impl<'e, 'c> Editor<'e, 'c> {
         Ok([part(0..removed.start), new, part(removed.end..old.len())].concat())
     }
 
-    fn node(&self, block: FsBlock) -> Result<Arc<[u8]>> {
+    pub(super) fn node(&self, block: FsBlock) -> Result<Arc<[u8]>> {
         let structure = Structure::ExtentBlock(block);
         self.volume().checked_block(self.key(block), |bytes| {
             node::verify(self.inode, structure, bytes)
@@ -292,22 +297,5 @@ impl<'e, 'c> Editor<'e, 'c> {
             node::update_checksum(seed, bytes);
             result
         })
-    }
-
-    /// Lets the root take the entries of its only child, as long as it has room for them.
-    pub(in super::super) fn shorten(&mut self) -> Result<()> {
-        while let Some((child, depth)) = node::only_child(&self.inode.block) {
-            let owner = Structure::Inode(self.inode.number);
-            self.volume().superblock.check_blocks(owner, child, 1)?;
-            let bytes = self.node(child)?;
-            let entries = node::all_entries(&bytes);
-            if entries.len() > node::ROOT_ENTRIES || node::depth(&bytes) != depth {
-                break;
-            }
-            node::fill(&mut self.inode.block, depth, entries);
-            drop(bytes);
-            allocation::free_tree_block(self.handle, self.inode, child)?;
-        }
-        Ok(())
     }
 }

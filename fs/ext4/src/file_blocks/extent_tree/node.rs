@@ -185,6 +185,11 @@ pub(super) fn extents(bytes: &[u8]) -> &[RawExtent] {
     entries(bytes, count(bytes))
 }
 
+/// All entries of a node above the leaves.
+pub(super) fn indices(bytes: &[u8]) -> &[RawIndex] {
+    entries(bytes, count(bytes))
+}
+
 fn count(bytes: &[u8]) -> u16 {
     RawHeader::ref_from_prefix(bytes).map_or(0, |(header, _)| header.eh_entries.get())
 }
@@ -302,11 +307,16 @@ pub(super) fn depth(bytes: &[u8]) -> u16 {
     RawHeader::ref_from_prefix(bytes).map_or(0, |(header, _)| header.eh_depth.get())
 }
 
+/// How many entries have room in a node.
+pub(super) fn max(bytes: &[u8]) -> usize {
+    RawHeader::ref_from_prefix(bytes).map_or(0, |(header, _)| usize::from(header.eh_max.get()))
+}
+
 /// The child that a node leads to, if there is just one, and the child's depth.
 pub(super) fn only_child(bytes: &[u8]) -> Option<(FsBlock, u16)> {
     let (header, _) = RawHeader::ref_from_prefix(bytes).ok()?;
     let depth = header.eh_depth.get().checked_sub(1)?;
-    match entries::<RawIndex>(bytes, header.eh_entries.get()) {
+    match indices(bytes) {
         [only] => Some((only.child(), depth)),
         _ => None,
     }

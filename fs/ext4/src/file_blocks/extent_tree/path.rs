@@ -2,15 +2,13 @@
 
 use std::ops::Range;
 
-use super::node::{RawExtent, RawHeader};
+use super::node::{self, RawExtent};
 use super::{Level, NodeBytes, Walk};
 use crate::block::{FileBlock, FsBlock};
 use crate::error::{Result, Structure, malformed};
 use crate::file_blocks::Run;
 use crate::inode::Inode;
 use crate::volume::Volume;
-
-use zerocopy::FromBytes;
 
 /// One node on the way.
 #[derive(Debug, Clone)]
@@ -30,8 +28,6 @@ pub(super) struct Stop {
 
 impl Stop {
     fn of(level: &Level) -> Self {
-        let max = RawHeader::ref_from_prefix(level.bytes.get())
-            .map_or(0, |(header, _)| header.eh_max.get());
         Self {
             block: match level.bytes {
                 NodeBytes::Root(_) => None,
@@ -39,7 +35,7 @@ impl Stop {
             },
             depth: level.depth,
             entries: usize::from(level.entries),
-            max: usize::from(max),
+            max: node::max(level.bytes.get()),
             // A walk has stepped past the entry that it went down through.
             position: match level.depth {
                 0 => level.next,
@@ -53,6 +49,8 @@ impl Stop {
 /// The way to a leaf. See the [module](self).
 #[derive(Debug)]
 pub(in super::super) struct Path {
+    /// The file block that it leads to.
+    pub(super) to: FileBlock,
     /// From the root to the leaf; never empty.
     pub(super) stops: Vec<Stop>,
     leaf: Level,
@@ -68,7 +66,7 @@ impl Path {
             if walk.levels.last().is_some_and(|level| level.depth == 0) {
                 let stops = stops();
                 return match walk.levels.pop() {
-                    Some(leaf) => Ok(Self { stops, leaf }),
+                    Some(leaf) => Ok(Self { to, stops, leaf }),
                     None => break,
                 };
             }
