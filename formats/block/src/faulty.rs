@@ -95,6 +95,11 @@ impl<D: BlockWrite + ?Sized> Faulty<D> {
         self.lock().log.clone()
     }
 
+    /// How many events the log has by now.
+    pub fn logged(&self) -> usize {
+        self.lock().log.events().len()
+    }
+
     /// The log as [`log`](Self::log) gives it, and begins a new one.
     pub fn take_log(&self) -> WriteLog {
         std::mem::take(&mut self.lock().log)
@@ -351,7 +356,7 @@ mod tests {
         assert_eq!((e.kind(), e.offset()), (ErrorKind::Io, Some(1)));
         device.write_at(2, &[1]).unwrap();
         assert_eq!(below.to_vec(), [1, 0, 1, 0, 0, 0, 0, 0]);
-        assert_eq!(device.log().events().len(), 2);
+        assert_eq!((device.log().events().len(), device.logged()), (2, 2));
     }
 
     #[test]

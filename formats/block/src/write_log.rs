@@ -126,8 +126,12 @@ impl Event {
         }
     }
 
-    /// Does it again, on `device`, as far as `fate` lets it.
-    fn replay(&self, device: &dyn BlockWrite, fate: Fate) -> Result<()> {
+    /// Does it again, on `device`, as far as `fate` lets it. For who builds many images of one log,
+    /// each from the one before; else there is [`Crash::replay`].
+    ///
+    /// # Errors
+    /// What `device` says.
+    pub fn replay(&self, device: &dyn BlockWrite, fate: Fate) -> Result<()> {
         let keep_bytes = match fate {
             Fate::Kept => self.len_bytes(),
             Fate::Lost => return Ok(()),
