@@ -109,8 +109,10 @@ impl WritableExt4 {
         if threads.is_empty() {
             return Ok(());
         }
+        // Nobody holds a file of a filesystem that is closed: those without a name go.
+        self.core.holds.end_all();
         // What fails here is told by `close`, or harms nobody.
-        let written = self.core.sync();
+        let written = self.core.finish_orphans().and_then(|()| self.core.sync());
         self.core.transactions.finish(Ended::Closed);
         // They end because writing has; if one panicked, that is an abort, or nothing was lost.
         for thread in threads {

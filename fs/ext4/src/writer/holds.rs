@@ -42,6 +42,13 @@ impl Holds {
         true
     }
 
+    /// Ends all holds.
+    pub(crate) fn end_all(&self) {
+        for shard in &self.shards {
+            shard.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+    }
+
     /// Whether somebody holds it.
     pub(crate) fn contains(&self, inode: u32) -> bool {
         self.shard(inode).contains_key(&inode)
@@ -62,5 +69,8 @@ mod tests {
         assert!(holds.remove(5));
         assert!(!holds.contains(5));
         assert!(!holds.remove(5));
+        holds.add(6);
+        holds.end_all();
+        assert!(!holds.contains(6));
     }
 }
