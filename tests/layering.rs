@@ -27,6 +27,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // They serve tests and measurements only, and nothing depends on them.
     ("diskfs-fixtures", &["diskfs-vfs", "diskfs-block"]),
     (
+        "diskfs-crash",
+        &[
+            "diskfs-block",
+            "diskfs-vfs",
+            "diskfs-image",
+            "diskfs-ext4",
+            "diskfs-fixtures",
+        ],
+    ),
+    (
         "diskfs-benches",
         &[
             "diskfs",

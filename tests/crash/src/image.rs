@@ -1,0 +1,117 @@
+//! Images: in memory while operations run on them, in a file for the programs that look at them.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use diskfs_block::{BlockRead, Memory};
+use diskfs_ext4::{Ext4, Options};
+use tempfile::TempDir;
+
+use crate::feature_set::FeatureSet;
+
+/// What is read and written at once.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// The unit in which zeroes are left out.
+const PAGE_BYTES: usize = 4096;
+
+/// A directory for images, in memory where the host has one.
+///
+/// # Errors
+/// Whatever the host says.
+pub fn directory() -> Result<TempDir> {
+    let shared = Path::new("/dev/shm");
+    let mut builder = tempfile::Builder::new();
+    let builder = builder.prefix("diskfs-crash-");
+    if shared.is_dir() {
+        return builder.tempdir_in(shared).context("/dev/shm");
+    }
+    Ok(builder.tempdir()?)
+}
+
+/// A filesystem as mke2fs, and maybe the kernel, made it.
+///
+/// # Errors
+/// Whatever these say.
+pub fn fresh(set: &FeatureSet, directory: &Path) -> Result<Vec<u8>> {
+    let path = directory.join("fresh.img");
+    set.make(&path)?;
+    let bytes = std::fs::read(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(bytes)
+}
+
+/// Writes a device into a file, without its zeroes.
+///
+/// # Errors
+/// Whatever the device and the host say.
+pub fn write(device: &dyn BlockRead, path: &Path) -> Result<()> {
+    let file = File::create(path)?;
+    file.set_len(device.size_bytes())?;
+    let mut buf = vec![0; CHUNK_BYTES];
+    let mut at = 0;
+    while at < device.size_bytes() {
+        let left = usize::try_from(device.size_bytes() - at).unwrap_or(CHUNK_BYTES);
+        let chunk = &mut buf[..left.min(CHUNK_BYTES)];
+        device.read_at(at, chunk)?;
+        write_chunk(&file, at, chunk)?;
+        at += chunk.len() as u64;
+    }
+    Ok(())
+}
+
+/// Runs of pages that are not zeroes.
+fn write_chunk(file: &File, at: u64, chunk: &[u8]) -> Result<()> {
+    let mut start = None;
+    let pages = chunk
+        .chunks(PAGE_BYTES)
+        .map(|page| page.iter().any(|byte| *byte != 0));
+    for (index, stored) in pages.chain([false]).enumerate() {
+        let byte = (index * PAGE_BYTES).min(chunk.len());
+        match (start, stored) {
+            (None, true) => start = Some(byte),
+            (Some(from), false) => {
+                file.write_all_at(&chunk[from..byte], at + from as u64)?;
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The device as our reader sees it, with the journal replayed in memory.
+///
+/// # Errors
+/// Whatever the driver answers.
+pub fn read(device: Arc<dyn BlockRead>) -> Result<Ext4> {
+    Ext4::open(device, &Options::default()).context("our reader can't open it")
+}
+
+/// The image in a file, as a device.
+///
+/// # Errors
+/// Whatever the host says.
+pub fn open(path: &Path) -> Result<Arc<dyn BlockRead>> {
+    Ok(Arc::new(diskfs_block::File::open(path)?))
+}
+
+/// A copy in memory.
+pub fn in_memory(bytes: &[u8]) -> Arc<Memory> {
+    Arc::new(Memory::new(bytes))
+}
+
+/// Keeps an image that something is wrong with, and says where.
+///
+/// # Errors
+/// Whatever the host says.
+pub fn keep(device: &dyn BlockRead, name: &str) -> Result<PathBuf> {
+    let directory = std::env::temp_dir().join("diskfs-crash");
+    std::fs::create_dir_all(&directory)?;
+    let path = directory.join(name);
+    write(device, &path)?;
+    Ok(path)
+}

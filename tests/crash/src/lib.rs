@@ -1,0 +1,22 @@
+//! The crash harness. See `tests/README.md`.
+
+pub mod chance;
+pub mod crash_points;
+pub mod e2fsck;
+pub mod examine;
+pub mod feature_set;
+pub mod files;
+pub mod generate;
+pub mod history;
+pub mod host;
+pub mod image;
+pub mod judge;
+pub mod lockstep;
+pub mod many;
+pub mod mirror;
+pub mod node;
+pub mod operation;
+pub mod pattern;
+pub mod reduce;
+pub mod session;
+pub mod writer;

@@ -1,0 +1,42 @@
+//! The harness on the kernel, which is taken to be right: what it finds wrong there is its own fault.
+
+use diskfs_crash::feature_set::FeatureSet;
+use diskfs_crash::session::Session;
+use diskfs_fixtures::{require, require_root};
+
+fn session(set: &str, seed: u64) -> Session {
+    Session {
+        set: FeatureSet::named(set).unwrap(),
+        seed,
+        operations: 300,
+        only: None,
+        points: 5,
+    }
+}
+
+#[test]
+fn nothing_is_wrong_with_the_kernel() {
+    if require_root().is_none() || require("e2fsck").is_none() {
+        return;
+    }
+    for set in ["default", "1k-blocks", "128-byte-inodes"] {
+        let session = session(set, 3);
+        if let Err(error) = session.run_on_kernel() {
+            panic!("{set}: {error:#}");
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_makes_the_same_operations() {
+    let directory = diskfs_crash::image::directory().unwrap();
+    let operations = |seed| {
+        let session = session("1k-blocks", seed);
+        let fresh = diskfs_crash::image::fresh(&session.set, directory.path()).unwrap();
+        session.operations(&fresh).unwrap()
+    };
+    let first = operations(1);
+    assert_eq!(first.len(), 300);
+    assert_eq!(first, operations(1));
+    assert_ne!(first, operations(2));
+}
