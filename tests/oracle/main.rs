@@ -5,6 +5,7 @@ mod debian;
 mod filesystems;
 mod images;
 mod volumes;
+mod writable;
 
 use std::path::Path;
 

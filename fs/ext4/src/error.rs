@@ -109,8 +109,6 @@ pub(crate) enum Unsupported {
     JournalDevice,
     #[error("needs recovery by an external journal, which is on another device")]
     ExternalJournal,
-    #[error("has fast commits in its journal, which this driver does not bring home")]
-    FastCommits,
     #[error("the file's contents are encrypted")]
     Encrypted,
     #[error("the names in the directory are encrypted, and can't be changed without the key")]

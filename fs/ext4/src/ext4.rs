@@ -102,6 +102,12 @@ impl Ext4 {
         }
     }
 
+    /// With more that a careful reader should know.
+    pub(crate) fn with_notes(mut self, notes: Vec<String>) -> Self {
+        self.identity.notes.extend(notes);
+        self
+    }
+
     /// What its own parts read with.
     pub(crate) const fn volume(&self) -> &Volume {
         &self.volume

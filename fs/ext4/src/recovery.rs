@@ -54,7 +54,7 @@ pub(crate) fn recover(device: Arc<dyn BlockRead>, superblock: Superblock) -> Res
     let Some(mut replayed) = journal.replay()? else {
         return Ok(recovered);
     };
-    recovered.notes = replayed.notes();
+    recovered.notes = replayed.notes("in memory");
     if let Some(view) = replayed.view.take() {
         recovered.device = Arc::new(view);
         recovered.superblock = Superblock::read(&*recovered.device)?;
@@ -69,6 +69,8 @@ pub(crate) struct RecoveredForWriting {
     pub(crate) superblock: Superblock,
     /// The way to write, with an empty journal.
     pub(crate) log: Log,
+    /// The filesystem with fast commits that are not home yet, if there are any.
+    pub(crate) with_fast_commits: Option<Volume>,
     /// What a careful reader should know.
     pub(crate) notes: Vec<String>,
 }
@@ -87,6 +89,7 @@ pub(crate) fn recover_for_writing(
     let mut recovered = RecoveredForWriting {
         superblock,
         log: Log::None,
+        with_fast_commits: None,
         notes: Vec::new(),
     };
     let features = recovered.superblock.features;
@@ -98,28 +101,36 @@ pub(crate) fn recover_for_writing(
     // looks as if the old went on.
     let replayed = journal.replay()?;
     let mut view = None;
+    let mut fast_commits = None;
     if let Some(replayed) = &replayed
         && features.has(Incompatible::NEEDS_RECOVERY)
     {
-        recovered.notes = replayed.notes();
+        recovered.notes = replayed.notes("into the image");
         view = replayed.view.as_ref();
         if let Some(view) = view {
             recovered.superblock = Superblock::read(view)?;
             check_writable(&recovered.superblock)?;
         }
-        let fast_commits = journal.fast_commits(replayed, &recovered.superblock)?;
-        if fast_commits.is_some() {
-            return Err(Error::from(Unsupported::FastCommits)
-                .hint("let its own system mount it once, or run e2fsck on a copy"));
-        }
+        fast_commits = journal.fast_commits(replayed, &recovered.superblock)?;
     }
     let mut log = LogWriter::new(journal, features, replayed.as_ref())?;
     if let Some(view) = view {
         view.write_home(&**device).map_err(write_failed)?;
         device.flush().map_err(write_failed)?;
     }
-    if replayed.is_some() {
-        log.reset(&**device)?;
+    match (&replayed, fast_commits) {
+        (Some(replayed), Some(mut fast_commits)) => {
+            log.reset_to_fast_commits(&**device, replayed)?;
+            let mut volume = volume(device.clone(), &recovered.superblock);
+            count_links(&mut fast_commits, &volume)?;
+            let count = fast_commits.commits();
+            volume.fast_commits = Some(fast_commits);
+            let note = format!("fast commits replayed into the image ({count})");
+            recovered.notes.push(note);
+            recovered.with_fast_commits = Some(volume);
+        }
+        (Some(_), None) => log.reset(&**device)?,
+        (None, _) => {}
     }
     recovered.log = Log::Journal(Box::new(log));
     Ok(recovered)
@@ -129,17 +140,21 @@ impl Recovered {
     fn count_links(mut self) -> Result<Self> {
         let volume = volume(Arc::clone(&self.device), &self.superblock);
         if let Some(fast_commits) = &mut self.fast_commits {
-            fast_commits.count_links(|inode| {
-                // One that can't be read counts as a file; whoever asks for it is told why.
-                let found = inode_table::read(&volume, inode).ok().flatten();
-                Ok(found.is_some_and(|inode| inode.is(FileType::Directory)))
-            })?;
+            count_links(fast_commits, &volume)?;
             let count = fast_commits.commits();
             self.notes
                 .push(format!("fast commits replayed in memory ({count})"));
         }
         Ok(self)
     }
+}
+
+fn count_links(fast_commits: &mut FastCommits, volume: &Volume) -> Result<()> {
+    fast_commits.count_links(|inode| {
+        // One that can't be read counts as a file; whoever asks for it is told why.
+        let found = inode_table::read(volume, inode).ok().flatten();
+        Ok(found.is_some_and(|inode| inode.is(FileType::Directory)))
+    })
 }
 
 /// A volume to find something with before the filesystem is open.

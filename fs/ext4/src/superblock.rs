@@ -39,6 +39,8 @@ pub(crate) const STATE_ERRORS: u16 = 0x2;
 /// checksum is right.
 #[derive(Debug, Clone)]
 pub(crate) struct Superblock {
+    /// 0 for what ext2 was in its first years, without features; else 1.
+    pub(crate) revision: u32,
     pub(crate) features: Features,
     pub(crate) block_size: BlockSize,
     /// Blocks in a cluster, as a power of two: 0 without bigalloc.
@@ -147,6 +149,7 @@ impl Superblock {
         let checksum_seed = checksum_seed(raw, features, bytes)?;
         let block_size = block_size(raw)?;
         let superblock = Self {
+            revision: raw.s_rev_level.get(),
             features,
             block_size,
             cluster_ratio_bits: cluster_ratio_bits(raw, features)?,

@@ -16,7 +16,7 @@ use crate::locks::InodeLocks;
 use crate::recovery::{RecoveredForWriting, recover_for_writing};
 use crate::superblock::Superblock;
 use crate::writer::{
-    self, Core, DelayedFiles, Ended, Holds, Orphans, Touched, Transactions, Written, mark_mounted,
+    self, Core, DelayedFiles, Ended, Holds, Orphans, Touched, Transactions, Written,
 };
 use crate::xattr::SharedAttributes;
 
@@ -59,15 +59,18 @@ impl WritableExt4 {
         let superblock = Superblock::read(&*below)?;
         let recovered = recover_for_writing(&device, superblock)?;
         let RecoveredForWriting {
-            superblock, log, ..
+            superblock,
+            log,
+            with_fast_commits,
+            notes,
         } = recovered;
         let holds = Arc::new(Holds::default());
-        let reader = Ext4::for_writing(below, superblock, options.cache_bytes, Arc::clone(&holds));
+        let reader = Ext4::for_writing(below, superblock, options.cache_bytes, Arc::clone(&holds))
+            .with_notes(notes);
         let orphans = Orphans::open(reader.volume())?;
         let allocator = Allocator::open(reader.volume())?;
         let superblock = &reader.volume().superblock;
         let blocks_max = log.blocks_max(superblock.block_size.bytes());
-        mark_mounted(&*device, superblock)?;
         let core = Arc::new(Core {
             reader,
             device,
@@ -84,6 +87,10 @@ impl WritableExt4 {
             written: Written::default(),
             commit_interval: options.commit_interval,
         });
+        if let Some(after) = with_fast_commits {
+            core.bring_home(&after)?;
+        }
+        core.mark_mounted()?;
         let mut opened = Self {
             threads: Mutex::new(vec![writer::start_committing(&core)?]),
             core,

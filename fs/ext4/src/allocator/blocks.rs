@@ -265,7 +265,7 @@ impl Allocator {
     }
 
     /// Takes a run that is free in the bitmap.
-    fn take(
+    pub(super) fn take(
         &self,
         handle: &Handle<'_>,
         number: u32,

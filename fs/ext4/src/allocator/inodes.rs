@@ -60,11 +60,10 @@ impl Allocator {
             return Ok(None);
         };
         let superblock = &handle.volume().superblock;
-        let mut descriptor = group.descriptor;
-        let Some(free_inodes) = descriptor.free_inodes.checked_sub(1) else {
+        if group.descriptor.free_inodes == 0 {
             return Ok(None);
-        };
-        let bitmap = self.inode_bitmap(handle.volume(), number, &descriptor)?;
+        }
+        let bitmap = self.inode_bitmap(handle.volume(), number, &group.descriptor)?;
         let bits = Bits::new(&bitmap.bytes, None, self.geometry.inodes_per_group);
         let reserved = if number == 0 {
             superblock.first_inode.saturating_sub(1)
@@ -74,10 +73,27 @@ impl Allocator {
         let Some(nth) = bits.next_clear(group.first_free_inode.max(reserved)) else {
             return Ok(None);
         };
+        self.take_nth_inode(handle, number, &mut group, nth, is_dir)?;
+        group.first_free_inode = nth.saturating_add(1);
+        Ok(Some(self.geometry.inode_number(number, nth)))
+    }
+
+    /// Takes an inode that is free in the bitmap.
+    pub(super) fn take_nth_inode(
+        &self,
+        handle: &Handle<'_>,
+        number: u32,
+        group: &mut Group,
+        nth: u32,
+        is_dir: bool,
+    ) -> Result<()> {
+        let superblock = &handle.volume().superblock;
+        let bitmap = self.inode_bitmap(handle.volume(), number, &group.descriptor)?;
         if has_flags(superblock) {
-            self.settle_block_bitmap(handle, number, &mut group)?;
-            // That has changed it.
-            descriptor = group.descriptor;
+            self.settle_block_bitmap(handle, number, group)?;
+        }
+        let mut descriptor = group.descriptor;
+        if has_flags(superblock) {
             self.extend_table(handle, number, &mut descriptor, nth)?;
         }
         let key = Key::inode_bitmap(number, descriptor.inode_bitmap);
@@ -85,13 +101,12 @@ impl Allocator {
             bits::set(bitmap, one(nth));
         })?;
         descriptor.inode_bitmap_checksum = checksum.unwrap_or(0) & stored(superblock);
-        descriptor.free_inodes = free_inodes;
+        descriptor.free_inodes = descriptor.free_inodes.saturating_sub(1);
         let directories = u32::from(is_dir);
         descriptor.used_directories = descriptor.used_directories.saturating_add(directories);
-        self.store(handle, number, &mut group, descriptor)?;
-        group.first_free_inode = nth.saturating_add(1);
+        self.store(handle, number, group, descriptor)?;
         self.counters.take_inode(directories);
-        Ok(Some(self.geometry.inode_number(number, nth)))
+        Ok(())
     }
 
     /// Has the `nth` inode of a group among those that were in use at some time. The table's block

@@ -7,6 +7,7 @@
 mod bits;
 mod block_bitmap;
 mod blocks;
+mod claim;
 mod counters;
 mod geometry;
 mod goal;

@@ -63,6 +63,8 @@ pub(crate) struct LogWriter {
     stored: StoredSuperblock,
     /// The superblock on the device does not say what it must before the next commit.
     stored_is_news: bool,
+    /// The fast commits count until the next transaction is whole.
+    fast_commits_count: bool,
     /// Where the oldest transaction begins that is not home, and its number.
     tail: (LogBlock, Sequence),
     /// Where the next transaction begins, and its number.
@@ -105,6 +107,7 @@ impl LogWriter {
             format,
             stored,
             stored_is_news: true,
+            fast_commits_count: false,
             tail: begin,
             head: begin,
             used_blocks: 0,
@@ -120,6 +123,27 @@ impl LogWriter {
         let (_, sequence) = self.head;
         self.write_superblock(device, None, sequence)?;
         self.stored_is_news = true;
+        device.flush().map_err(write_failed)
+    }
+
+    /// The same for a log with fast commits behind it, which hold until the next transaction does:
+    /// the log is emptied, but by a superblock with which they count. They belong to the transaction
+    /// after those that were replayed; the one that takes their place is the one after that, so that
+    /// nothing of it looks like theirs. The superblock passes from the one to the other when that is
+    /// whole.
+    ///
+    /// # Errors
+    /// `Io`, `NoSpace`.
+    pub(crate) fn reset_to_fast_commits(
+        &mut self,
+        device: &dyn BlockWrite,
+        replayed: &Replayed,
+    ) -> Result<()> {
+        let begin = (replayed.end, replayed.next.next());
+        self.head = begin;
+        self.tail = begin;
+        self.write_superblock(device, Some(replayed.end), replayed.next)?;
+        self.fast_commits_count = true;
         device.flush().map_err(write_failed)
     }
 
@@ -176,10 +200,15 @@ impl LogWriter {
         if !transaction.revoked.is_empty() && self.stored.set_revoke() {
             self.stored_is_news = true;
         }
-        if self.stored_is_news {
+        if self.stored_is_news && !self.fast_commits_count {
             self.write_superblock(&*core.device, Some(tail), sequence)?;
         }
         self.append(core, &transaction)?;
+        if self.fast_commits_count {
+            self.write_superblock(&*core.device, Some(tail), sequence)?;
+            core.flush_device()?;
+            self.fast_commits_count = false;
+        }
         self.settle(transaction);
         Ok(())
     }

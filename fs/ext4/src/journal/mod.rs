@@ -101,15 +101,18 @@ pub(crate) struct Replayed {
     left_out: Option<Damage>,
     /// The number that the transaction after them has, or would have.
     next: Sequence,
+    /// Where that one would begin.
+    end: LogBlock,
 }
 
 impl Replayed {
     /// What a careful reader should know, as [`diskfs_vfs::Identity::notes`] says it.
-    pub(crate) fn notes(&self) -> Vec<String> {
+    /// `place` is where to it was replayed.
+    pub(crate) fn notes(&self, place: &str) -> Vec<String> {
         let mut notes = Vec::new();
         if self.transactions > 0 {
             let count = self.transactions;
-            notes.push(format!("journal replayed in memory ({count} transactions)"));
+            notes.push(format!("journal replayed {place} ({count} transactions)"));
         }
         if let Some(damage) = self.left_out {
             let number = self.next;
@@ -171,6 +174,7 @@ impl Journal {
             transactions,
             left_out,
             next,
+            end,
             ..
         } = found;
         Ok(Some(Replayed {
@@ -178,6 +182,7 @@ impl Journal {
             transactions,
             left_out,
             next,
+            end,
         }))
     }
 

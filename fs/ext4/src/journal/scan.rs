@@ -27,6 +27,8 @@ pub(super) struct Scanned {
     pub(super) transactions: u32,
     /// The number that the transaction after them has, or would have.
     pub(super) next: Sequence,
+    /// Where that one would begin.
+    pub(super) end: LogBlock,
     /// Why the last one is left out, if it is there and damaged.
     pub(super) left_out: Option<Damage>,
 }
@@ -81,6 +83,7 @@ impl<'a, 'd> Scan<'a, 'd> {
                 revocations: Vec::new(),
                 transactions: 0,
                 next: superblock.sequence,
+                end: start,
                 left_out: None,
             },
             mark: Mark::default(),
@@ -241,6 +244,7 @@ impl<'a, 'd> Scan<'a, 'd> {
             self.found.left_out = Some(damage);
         } else {
             self.found.next = self.sequence;
+            self.found.end = self.at;
             self.found.transactions = self.found.transactions.saturating_add(1);
             self.mark.blocks = self.found.blocks.len();
             self.mark.revocations = self.found.revocations.len();

@@ -242,7 +242,7 @@ fn whole_transactions_are_replayed_in_every_form() {
         let replayed = log.replay().unwrap().unwrap();
         assert_eq!(replayed.transactions, 2);
         assert_eq!(
-            replayed.notes(),
+            replayed.notes("in memory"),
             ["journal replayed in memory (2 transactions)"]
         );
     }
@@ -264,7 +264,7 @@ fn nothing_to_replay_is_no_view() {
     let log = Log::new(V3);
     let replayed = log.replay().unwrap().unwrap();
     assert!(replayed.view.is_none());
-    assert!(replayed.notes().is_empty());
+    assert!(replayed.notes("in memory").is_empty());
 }
 
 #[test]
@@ -363,7 +363,7 @@ fn a_damaged_last_transaction_is_left_out() {
                 "{features:x?} {offset}"
             );
             assert_eq!(replayed.transactions, 1);
-            let note = replayed.notes().pop().unwrap();
+            let note = replayed.notes("in memory").pop().unwrap();
             assert!(note.contains("last transaction, 8, is left out"), "{note}");
         }
     }
@@ -391,7 +391,7 @@ fn what_was_left_over_from_before_ends_the_log() {
     log.transaction(&[4], 0x33);
     let replayed = log.replay().unwrap().unwrap();
     assert_eq!(log.result()[..5], [0, 0x11, 0x11, 3, 4]);
-    assert_eq!(replayed.notes().len(), 1, "nothing was lost");
+    assert_eq!(replayed.notes("in memory").len(), 1, "nothing was lost");
 }
 
 #[test]
@@ -401,9 +401,9 @@ fn a_target_outside_of_the_filesystem_is_damage() {
     let replayed = log.replay().unwrap().unwrap();
     assert!(replayed.view.is_none());
     assert!(
-        replayed.notes()[0].contains("outside of the filesystem"),
+        replayed.notes("in memory")[0].contains("outside of the filesystem"),
         "{}",
-        replayed.notes()[0]
+        replayed.notes("in memory")[0]
     );
     log.transaction(&[1], 0x11);
     assert_eq!(log.replay().unwrap_err().kind(), ErrorKind::Corrupt);
@@ -438,9 +438,9 @@ fn a_revocation_block_that_is_too_long_is_damage() {
     log.commit();
     let replayed = log.replay().unwrap().unwrap();
     assert!(
-        replayed.notes()[1].contains("longer than a block"),
+        replayed.notes("in memory")[1].contains("longer than a block"),
         "{}",
-        replayed.notes()[1]
+        replayed.notes("in memory")[1]
     );
     assert_eq!(log.result()[1], 0x11);
 }

@@ -73,7 +73,7 @@ pub(crate) enum Journal {
 
 impl Core {
     /// Commits the running transaction: when this returns it is durable.
-    fn commit(&self) -> Result<Journal> {
+    pub(super) fn commit(&self) -> Result<Journal> {
         let (id, changes, blocks) = self
             .transactions
             .close_running(|changes| self.contents(changes))?;

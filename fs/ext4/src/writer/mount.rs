@@ -4,7 +4,6 @@
 //! All of it is written past the transactions: before the first of them, after the last one is home,
 //! or when there will be no other.
 
-use diskfs_block::BlockWrite;
 use zerocopy::little_endian::U32;
 
 use crate::bytes::split64;
@@ -12,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::features::{Compatible, Incompatible, ReadOnlyCompatible};
 use crate::superblock::{self, RawSuperblock, STATE_ERRORS, STATE_VALID, Superblock};
 
-use super::{Core, now, write_failed};
+use super::{Core, now};
 
 /// What to do about a filesystem that must be repaired first.
 const REPAIR: &str = "let e2fsck repair the image, on a copy";
@@ -50,6 +49,11 @@ pub(crate) fn check_writable(superblock: &Superblock) -> Result<()> {
     if !journal && features.has(Incompatible::NEEDS_RECOVERY) {
         return Err(damaged("needs recovery by a journal that it does not have"));
     }
+    if superblock.revision == 0 {
+        let reason = "is of revision 0 of the format, which this driver does not write";
+        let hint = "on a copy, `tune2fs -O filetype` makes it one of revision 1";
+        return Err(Error::new(ErrorKind::Unsupported, reason).hint(hint));
+    }
     if state.errors {
         return Err(damaged("is marked as having errors"));
     }
@@ -65,30 +69,32 @@ fn damaged(reason: &'static str) -> Error {
     Error::new(ErrorKind::Corrupt, reason).hint(REPAIR)
 }
 
-/// Says that the filesystem is being written, durably. Nothing else may be written before.
-///
-/// # Errors
-/// `Io`, `NoSpace`.
-pub(crate) fn mark_mounted(device: &dyn BlockWrite, superblock: &Superblock) -> Result<()> {
-    let features = superblock.features;
-    superblock::change_on(device, superblock, |raw| {
-        if features.has(Compatible::HAS_JOURNAL) {
-            set(
-                &mut raw.s_feature_incompat,
-                Incompatible::NEEDS_RECOVERY.bits(),
-            );
-        } else {
-            raw.s_state.set(raw.s_state.get() & !STATE_VALID);
-        }
-        let count = raw.s_mnt_count.get();
-        raw.s_mnt_count.set(count.saturating_add(1));
-        raw.s_mtime = stamp(raw, TimeHigh::Mount);
-        raw.s_wtime = stamp(raw, TimeHigh::Write);
-    })?;
-    device.flush().map_err(write_failed)
-}
-
 impl Core {
+    /// Says that the filesystem is being written, durably. Nothing that needs recovery may be written
+    /// before.
+    ///
+    /// # Errors
+    /// `Io`, `NoSpace`.
+    pub(crate) fn mark_mounted(&self) -> Result<()> {
+        let superblock = &self.volume().superblock;
+        let journal = superblock.features.has(Compatible::HAS_JOURNAL);
+        superblock::change_on(&*self.device, superblock, |raw| {
+            if journal {
+                let needs_recovery = Incompatible::NEEDS_RECOVERY.bits();
+                set(&mut raw.s_feature_incompat, needs_recovery);
+            } else {
+                raw.s_state.set(raw.s_state.get() & !STATE_VALID);
+            }
+            let count = raw.s_mnt_count.get();
+            raw.s_mnt_count.set(count.saturating_add(1));
+            raw.s_mtime = stamp(raw, TimeHigh::Mount);
+            raw.s_wtime = stamp(raw, TimeHigh::Write);
+        })?;
+        self.pool()
+            .forget(superblock::superblock_block(superblock.block_size));
+        self.flush_device()
+    }
+
     /// Ends writing in good order. What was not written back or committed is; then there is nothing
     /// to be replayed.
     ///

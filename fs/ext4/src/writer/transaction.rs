@@ -13,6 +13,7 @@
 
 use std::collections::HashSet;
 use std::mem;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -83,7 +84,7 @@ pub(crate) struct Transactions {
     /// Signalled whenever something in `state` changes that somebody may wait for.
     changed: Condvar,
     /// How many blocks one transaction may change.
-    blocks_max: u32,
+    blocks_max: AtomicU32,
 }
 
 /// What the thread that commits is to do.
@@ -113,13 +114,18 @@ impl Transactions {
                 ended: None,
             }),
             changed: Condvar::new(),
-            blocks_max,
+            blocks_max: AtomicU32::new(blocks_max),
         }
     }
 
     /// How many blocks one transaction may change.
-    pub(crate) const fn blocks_max(&self) -> u32 {
-        self.blocks_max
+    pub(crate) fn blocks_max(&self) -> u32 {
+        self.blocks_max.load(Ordering::Relaxed)
+    }
+
+    /// Changes that, when nobody else is there.
+    pub(super) fn set_blocks_max(&self, blocks_max: u32) {
+        self.blocks_max.store(blocks_max, Ordering::Relaxed);
     }
 
     /// The state is whole between any two statements that hold the lock.
@@ -141,7 +147,7 @@ impl Transactions {
         let mut state = self.state();
         state.check_open()?;
         self.check_size(credits)?;
-        if !state.has_room(credits, self.blocks_max) {
+        if !state.has_room(credits, self.blocks_max()) {
             return Ok(None);
         }
         state.handles = state.handles.saturating_add(1);
@@ -157,9 +163,9 @@ impl Transactions {
         self.check_size(credits)?;
         let mut state = self.state();
         state.waiting = state.waiting.saturating_add(1);
-        while state.ended.is_none() && !state.has_room(credits, self.blocks_max) {
+        while state.ended.is_none() && !state.has_room(credits, self.blocks_max()) {
             // Room that open handles keep for themselves is mostly given back.
-            if state.changed_blocks().saturating_add(credits) > self.blocks_max {
+            if state.changed_blocks().saturating_add(credits) > self.blocks_max() {
                 state.wanted = state.wanted.max(state.running);
                 self.changed.notify_all();
             }
@@ -174,7 +180,7 @@ impl Transactions {
         let mut state = self.state();
         // While a commit waits for this very handle it may still have more, as long as there is
         // room: it is in this transaction in any case.
-        let has_room = state.is_below(credits, self.blocks_max);
+        let has_room = state.is_below(credits, self.blocks_max());
         if has_room {
             state.credits = state.credits.saturating_add(credits);
         }
@@ -187,7 +193,7 @@ impl Transactions {
         let mut state = self.state();
         let others = state.credits.saturating_sub(old);
         let before = std::mem::replace(&mut state.credits, others);
-        let exchanged = !state.closing_down && state.is_below(new, self.blocks_max);
+        let exchanged = !state.closing_down && state.is_below(new, self.blocks_max());
         state.credits = if exchanged {
             others.saturating_add(new)
         } else {
@@ -213,10 +219,10 @@ impl Transactions {
     /// # Errors
     /// `NoSpace`.
     pub(super) fn check_size(&self, credits: u32) -> Result<()> {
-        if credits <= self.blocks_max {
+        if credits <= self.blocks_max() {
             return Ok(());
         }
-        let room = self.blocks_max;
+        let room = self.blocks_max();
         let reason = format!("needs to change {credits} blocks in one transaction");
         let hint = format!("the journal is too small: it has room for {room}");
         Err(Error::new(ErrorKind::NoSpace, reason).hint(hint))
@@ -449,7 +455,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::AtomicBool;
     use std::thread;
 
     use super::*;

@@ -32,7 +32,7 @@ mod tag;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -66,6 +66,10 @@ pub(crate) struct FastCommits {
     /// are directories.
     moved: HashMap<u32, Vec<(u32, i64)>>,
     links: HashMap<u32, i64>,
+    /// How many names each inode got (or lost) since it said how many it has.
+    named: HashMap<u32, i64>,
+    /// Directories that are gone.
+    removed: HashSet<u32>,
 }
 
 /// Where the fast commits are, and what they belong to.
@@ -106,6 +110,8 @@ impl FastCommits {
             names: HashMap::new(),
             moved: HashMap::new(),
             links: HashMap::new(),
+            named: HashMap::new(),
+            removed: HashSet::new(),
         }
     }
 
@@ -185,7 +191,36 @@ impl FastCommits {
             }
             self.links.insert(parent, sum);
         }
+        for (&inode, &by) in &self.named {
+            let is_directory = match self.inodes.get(&inode) {
+                Some(edit) => edit.is_directory(),
+                None => is_directory(inode)?,
+            };
+            if !is_directory {
+                self.links.insert(inode, by);
+            } else if by < 0 {
+                self.removed.insert(inode);
+            }
+        }
         Ok(())
+    }
+
+    /// All inodes that are another now, or have other blocks or another number of names; of
+    /// directories only those that came and went. After [`count_links`](Self::count_links).
+    pub(crate) fn inodes(&self) -> BTreeSet<u32> {
+        let mut inodes: BTreeSet<u32> = self.inodes.keys().copied().collect();
+        inodes.extend(self.ranges.keys().chain(self.named.keys()));
+        inodes
+    }
+
+    /// Whether it is a directory that is gone.
+    pub(crate) fn is_removed(&self, directory: u32) -> bool {
+        self.removed.contains(&directory)
+    }
+
+    /// The directories in which names came or went.
+    pub(crate) fn directories(&self) -> BTreeSet<u32> {
+        self.names.keys().copied().collect()
     }
 
     /// Notes what a tag at byte `at` of the device changes.
@@ -251,6 +286,7 @@ impl FastCommits {
         let is_new = before.is_some_and(|b| b.is_new && b.generation == generation);
         // The inode says how many links it has by now.
         self.moved.remove(&number);
+        self.named.remove(&number);
         self.inodes.insert(
             number,
             InodeEdit {
@@ -264,7 +300,8 @@ impl FastCommits {
     }
 
     fn create(&mut self, dentry: Dentry<'_>) {
-        self.link(dentry);
+        // The inode came before, and counts this name.
+        self.add_name(dentry);
         let Some(edit) = self.inodes.get_mut(&dentry.inode) else {
             return;
         };
@@ -278,6 +315,16 @@ impl FastCommits {
     }
 
     fn link(&mut self, dentry: Dentry<'_>) {
+        self.add_name(dentry);
+        self.count_name(dentry.inode, 1);
+    }
+
+    fn count_name(&mut self, inode: u32, by: i64) {
+        let names = self.named.entry(inode).or_default();
+        *names = names.saturating_add(by);
+    }
+
+    fn add_name(&mut self, dentry: Dentry<'_>) {
         let Dentry {
             parent,
             inode,
@@ -295,6 +342,7 @@ impl FastCommits {
         } = dentry;
         self.names.entry(parent).or_default().unlink(name, inode);
         self.moved.entry(parent).or_default().push((inode, -1));
+        self.count_name(inode, -1);
     }
 }
 

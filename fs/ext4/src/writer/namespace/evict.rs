@@ -56,6 +56,11 @@ fn is_small(volume: &Volume, inode: &Inode) -> bool {
 /// Takes back an inode that was made in this operation and that nobody names.
 pub(super) fn undo_new(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
     // It was just made: what it has is a few blocks, all within this transaction's credits.
+    remove_now(handle, inode)
+}
+
+/// Removes an inode within the handle's transaction, whose credits must reach so far.
+pub(crate) fn remove_now(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
     release(handle, inode)?;
     free(handle, inode)
 }
@@ -71,7 +76,7 @@ fn release(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
     handle.store(inode)
 }
 
-fn has_blocks(inode: &Inode) -> bool {
+pub(crate) fn has_blocks(inode: &Inode) -> bool {
     let kind = matches!(
         inode.file_type,
         Some(FileType::Regular | FileType::Directory) | None

@@ -4,7 +4,7 @@
 //! about, and looks again: what has changed meanwhile makes it begin anew.
 
 mod create;
-mod evict;
+pub(crate) mod evict;
 mod link;
 mod new_inode;
 mod remove;
