@@ -4,45 +4,14 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::Arc;
+use std::path::Path;
 
-use common::{have, open, run};
-use diskfs_block::File;
-use diskfs_ext4::{WritableExt4, WriteOptions};
+use common::{Mounted, Random, e2fsck, have, mke2fs_empty, open, open_for_writing};
 use diskfs_vfs::{
     ErrorKind, Fallocate, FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, SetXattr,
 };
 
-/// Numbers that are the same in each run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let number = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
-        usize::try_from(number).unwrap() % limit
-    }
-}
-
 type Model = BTreeMap<String, Vec<u8>>;
-
-fn image(dir: &Path, args: &str) -> PathBuf {
-    let image = dir.join("image");
-    let mut all = vec!["-q", "-F", "-t", "ext4"];
-    all.extend(args.split_whitespace());
-    all.extend([image.to_str().unwrap(), "24M"]);
-    run("mke2fs", &all);
-    image
-}
-
-fn open_for_writing(image: &Path) -> WritableExt4 {
-    let device = Arc::new(File::open_read_write(image).unwrap());
-    WritableExt4::open(device, &WriteOptions::default()).unwrap()
-}
 
 fn create(fs: &dyn FsWrite, name: &str) -> InodeNumber {
     let attributes = NewAttributes {
@@ -115,28 +84,13 @@ fn compare(fs: &dyn FsRead, model: &Model, what: &str) {
     }
 }
 
-fn check(image: &Path, what: &str) {
-    let output = Command::new("e2fsck")
-        .args(["-f", "-n"])
-        .arg(image)
-        .output()
-        .unwrap();
-    let stdout = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{what}: {stdout}");
-}
-
 /// What the kernel's mount has, and what it makes of it then; nothing where it can't be mounted.
 fn with_the_kernel(image: &Path, model: &mut Model, what: &str) {
-    let at = tempfile::tempdir().unwrap();
-    let mounted = Command::new("mount")
-        .args(["-o", "loop"])
-        .args([image, at.path()])
-        .output();
-    if !mounted.is_ok_and(|output| output.status.success()) {
+    let Some(mounted) = Mounted::new("random_contents", image) else {
         return;
-    }
+    };
     for (nth, (name, contents)) in model.iter_mut().enumerate() {
-        let path = at.path().join(name);
+        let path = mounted.path().join(name);
         assert!(
             std::fs::read(&path).unwrap() == *contents,
             "{what}: {name} as the kernel reads it"
@@ -146,7 +100,6 @@ fn with_the_kernel(image: &Path, model: &mut Model, what: &str) {
             std::fs::write(&path, &*contents).unwrap();
         }
     }
-    run("umount", &[at.path().to_str().unwrap()]);
 }
 
 #[test]
@@ -155,16 +108,16 @@ fn random_contents() {
         return;
     }
     for (nth, args) in [
-        "-O inline_data -I 256",
-        "-O inline_data -I 1024",
-        "-O inline_data,^extent,^64bit -b 1024 -I 512",
-        "-O inline_data,^has_journal,bigalloc",
+        "-t ext4 -O inline_data -I 256",
+        "-t ext4 -O inline_data -I 1024",
+        "-t ext4 -O inline_data,^extent,^64bit -b 1024 -I 512",
+        "-t ext4 -O inline_data,^has_journal,bigalloc",
     ]
     .into_iter()
     .enumerate()
     {
         let dir = tempfile::tempdir().unwrap();
-        let image = image(dir.path(), args);
+        let image = mke2fs_empty(dir.path(), args, "24M");
         let mut random = Random(0x1a11e + u64::try_from(nth).unwrap());
         let fs = open_for_writing(&image);
         let mut model = Model::new();
@@ -183,10 +136,10 @@ fn random_contents() {
             }
             compare(&fs, &model, args);
             drop(fs);
-            check(&image, args);
+            e2fsck(&image);
             compare(&open(&image), &model, args);
             with_the_kernel(&image, &mut model, args);
-            check(&image, args);
+            e2fsck(&image);
             compare(&open(&image), &model, args);
         }
     }
@@ -199,7 +152,7 @@ fn small_files_are_in_their_inodes() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let image = image(dir.path(), "-O inline_data -I 256 -b 4096");
+    let image = mke2fs_empty(dir.path(), "-t ext4 -O inline_data -I 256 -b 4096", "24M");
     let fs = open_for_writing(&image);
     let names: Vec<String> = (0..20).map(|n| format!("{n}")).collect();
     let files: Vec<InodeNumber> = names.iter().map(|name| create(&fs, name)).collect();
@@ -213,5 +166,5 @@ fn small_files_are_in_their_inodes() {
     fs.write_at(files[0], 128, b"x").unwrap();
     assert_eq!(fs.statistics().unwrap().blocks_free, free - 1);
     drop(fs);
-    check(&image, "small");
+    e2fsck(&image);
 }

@@ -4,13 +4,10 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use common::{have, open, run};
-use diskfs_block::File;
-use diskfs_ext4::{WritableExt4, WriteOptions};
+use common::{Mounted, Random, e2fsck, have, mke2fs_empty, open, open_for_writing, run};
 use diskfs_vfs::{
     ErrorKind, Fallocate, FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, SetXattr,
 };
@@ -30,34 +27,7 @@ const MATRIX: [(&str, &str); 9] = [
     ("inline data", "-t ext4 -b 4096 -O inline_data,ea_inode"),
 ];
 
-/// Numbers that are the same in each run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let number = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
-        usize::try_from(number).unwrap() % limit
-    }
-}
-
 type Attributes = BTreeMap<String, Vec<u8>>;
-
-fn image(dir: &Path, args: &str) -> PathBuf {
-    let image = dir.join("image");
-    let mut all = vec!["-q", "-F"];
-    all.extend(args.split_whitespace());
-    all.extend([image.to_str().unwrap(), "24M"]);
-    run("mke2fs", &all);
-    image
-}
-
-fn open_for_writing(image: &Path) -> WritableExt4 {
-    let device = Arc::new(File::open_read_write(image).unwrap());
-    WritableExt4::open(device, &WriteOptions::default()).unwrap()
-}
 
 fn create(fs: &dyn FsWrite, name: &str, kind: NewKind<'_>) -> InodeNumber {
     let attributes = NewAttributes {
@@ -138,87 +108,46 @@ fn compare(fs: &dyn FsRead, model: &BTreeMap<String, Attributes>, what: &str) {
     }
 }
 
-/// The filesystem, mounted by the kernel; until this goes away.
-struct Mounted {
-    at: tempfile::TempDir,
+/// What getfattr tells of a file.
+fn as_the_kernel_has_them(mounted: &Mounted, file: &str) -> Attributes {
+    let path = mounted.path().join(file);
+    let told = run(
+        "getfattr",
+        &[
+            "--absolute-names",
+            "-d",
+            "-m",
+            "-",
+            "-e",
+            "hex",
+            path.to_str().unwrap(),
+        ],
+    );
+    let pairs = told.lines().filter(|line| !line.starts_with('#'));
+    let pairs = pairs.filter(|line| !line.is_empty()).map(|line| {
+        let (name, hex) = line.split_once('=').unwrap_or((line, "0x"));
+        let hex = hex.strip_prefix("0x").unwrap();
+        let byte =
+            |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+        (
+            name.to_owned(),
+            hex.as_bytes().chunks(2).map(byte).collect(),
+        )
+    });
+    pairs.collect()
 }
 
-impl Mounted {
-    /// `None` where this can't be done.
-    fn new(image: &Path) -> Option<Self> {
-        let at = tempfile::tempdir().unwrap();
-        let mounted = Command::new("mount")
-            .args(["-o", "loop,user_xattr,acl"])
-            .args([image, at.path()])
-            .output()
-            .ok()?;
-        mounted.status.success().then_some(Self { at })
-    }
-
-    /// What getfattr tells of a file.
-    fn attributes(&self, file: &str) -> Attributes {
-        let path = self.at.path().join(file);
-        let told = run(
-            "getfattr",
-            &[
-                "--absolute-names",
-                "-d",
-                "-m",
-                "-",
-                "-e",
-                "hex",
-                path.to_str().unwrap(),
-            ],
-        );
-        let pairs = told.lines().filter(|line| !line.starts_with('#'));
-        let pairs = pairs.filter(|line| !line.is_empty()).map(|line| {
-            let (name, hex) = line.split_once('=').unwrap_or((line, "0x"));
-            let hex = hex.strip_prefix("0x").unwrap();
-            let byte =
-                |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-            (
-                name.to_owned(),
-                hex.as_bytes().chunks(2).map(byte).collect(),
-            )
-        });
-        pairs.collect()
-    }
-
-    fn set(&self, file: &str, name: &str, value: &[u8]) -> bool {
-        let hex = value
-            .iter()
-            .fold("0x".to_owned(), |hex, byte| hex + &format!("{byte:02x}"));
-        let path = self.at.path().join(file);
-        let set = Command::new("setfattr")
-            .args(["-n", name, "-v", &hex])
-            .arg(path)
-            .output()
-            .unwrap();
-        set.status.success()
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        run("umount", &[self.at.path().to_str().unwrap()]);
-    }
-}
-
-fn check(image: &Path, what: &str) {
-    let output = Command::new("e2fsck")
-        .args(["-f", "-n"])
-        .arg(image)
+fn set_by_the_kernel(mounted: &Mounted, file: &str, name: &str, value: &[u8]) -> bool {
+    let hex = value
+        .iter()
+        .fold("0x".to_owned(), |hex, byte| hex + &format!("{byte:02x}"));
+    let path = mounted.path().join(file);
+    let set = Command::new("setfattr")
+        .args(["-n", name, "-v", &hex])
+        .arg(path)
         .output()
         .unwrap();
-    let stdout = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{what}: {stdout}");
-}
-
-fn is_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|metadata| {
-        use std::os::unix::fs::MetadataExt;
-        metadata.uid() == 0
-    })
+    set.status.success()
 }
 
 #[test]
@@ -226,10 +155,10 @@ fn random_attributes() {
     if !have("random_attributes", &["mke2fs", "e2fsck"]) {
         return;
     }
-    let kernel = is_root() && have("random_attributes", &["mount", "getfattr", "setfattr"]);
+    let kernel = have("random_attributes", &["getfattr", "setfattr"]);
     for (nth, (what, args)) in MATRIX.into_iter().enumerate() {
         let dir = tempfile::tempdir().unwrap();
-        let image = image(dir.path(), args);
+        let image = mke2fs_empty(dir.path(), args, "24M");
         let mut random = Random(0x00a7_7215 + u64::try_from(nth).unwrap());
         let mut model: BTreeMap<String, Attributes> = BTreeMap::new();
         let fs = open_for_writing(&image);
@@ -246,12 +175,12 @@ fn random_attributes() {
             change(&fs, &mut random, &mut model, 250);
             compare(&fs, &model, what);
             drop(fs);
-            check(&image, what);
+            e2fsck(&image);
             compare(&open(&image), &model, what);
-            if kernel && let Some(mounted) = Mounted::new(&image) {
+            if kernel && let Some(mounted) = Mounted::new("random_attributes", &image) {
                 with_the_kernel(&mounted, &mut random, &mut model, what);
                 drop(mounted);
-                check(&image, what);
+                e2fsck(&image);
                 compare(&open(&image), &model, what);
             }
         }
@@ -263,7 +192,7 @@ fn random_attributes() {
             }
         }
         drop(fs);
-        check(&image, what);
+        e2fsck(&image);
     }
 }
 
@@ -275,7 +204,7 @@ fn with_the_kernel(
 ) {
     for (file, attributes) in model.iter() {
         assert!(
-            mounted.attributes(file) == *attributes,
+            as_the_kernel_has_them(mounted, file) == *attributes,
             "{what}: {file}: as the kernel reads it"
         );
     }
@@ -283,7 +212,7 @@ fn with_the_kernel(
     for _ in 0..60 {
         let file = &files[random.below(files.len())];
         let (name, value) = (name(random), value(random));
-        if mounted.set(file, &name, &value) {
+        if set_by_the_kernel(mounted, file, &name, &value) {
             model.get_mut(file).unwrap().insert(name, value);
         }
     }
@@ -296,7 +225,7 @@ fn what_is_the_same_is_stored_once() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let image = image(dir.path(), "-t ext4 -b 1024 -N 4000 -O ea_inode");
+    let image = mke2fs_empty(dir.path(), "-t ext4 -b 1024 -N 4000 -O ea_inode", "24M");
     let fs = open_for_writing(&image);
     let free = fs.statistics().unwrap().blocks_free;
     let files: Vec<InodeNumber> = (0..1500)
@@ -321,13 +250,13 @@ fn what_is_the_same_is_stored_once() {
         [9; 5000]
     );
     drop(fs);
-    check(&image, "shared");
+    e2fsck(&image);
     let fs = open_for_writing(&image);
     for n in 0..1500 {
         fs.unlink(fs.root(), format!("{n}").as_bytes()).unwrap();
     }
     drop(fs);
-    check(&image, "freed");
+    e2fsck(&image);
 }
 
 #[test]
@@ -336,7 +265,7 @@ fn names_and_values_have_limits() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let image = image(dir.path(), "-t ext4 -b 4096");
+    let image = mke2fs_empty(dir.path(), "-t ext4 -b 4096", "24M");
     let fs = open_for_writing(&image);
     let file = create(&fs, "file", NewKind::Regular);
     let set = |name: &[u8], value: &[u8]| {
@@ -365,7 +294,7 @@ fn names_and_values_have_limits() {
     fs.set_xattr(pipe, b"trusted.x", b"", SetXattr::Any)
         .unwrap();
     drop(fs);
-    check(&image, "limits");
+    e2fsck(&image);
 }
 
 fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
@@ -389,7 +318,7 @@ fn access_control_lists() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let image = image(dir.path(), "-t ext4 -b 4096");
+    let image = mke2fs_empty(dir.path(), "-t ext4 -b 4096", "24M");
     let fs = open_for_writing(&image);
     let file = create(&fs, "file", NewKind::Regular);
     let value = list(&[
@@ -406,12 +335,12 @@ fn access_control_lists() {
     fs.set_xattr(below, b"system.posix_acl_default", &value, SetXattr::Any)
         .unwrap();
     drop(fs);
-    check(&image, "lists");
-    let Some(mounted) = Mounted::new(&image) else {
+    e2fsck(&image);
+    let Some(mounted) = Mounted::new("access_control_lists", &image) else {
         return;
     };
     let told = |name: &str| {
-        let path = mounted.at.path().join(name);
+        let path = mounted.path().join(name);
         run("getfacl", &["-cpn", path.to_str().unwrap()])
             .split_whitespace()
             .map(str::to_owned)
@@ -427,7 +356,7 @@ fn access_control_lists() {
         "{}",
         told("dir")
     );
-    let path = mounted.at.path().join("file");
+    let path = mounted.path().join("file");
     run("setfacl", &["-m", "u:1001:rx", path.to_str().unwrap()]);
     drop(mounted);
     let fs = open(&image);
@@ -453,7 +382,7 @@ fn shared_side_by_side() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let image = image(dir.path(), "-t ext4 -b 1024 -O ea_inode");
+    let image = mke2fs_empty(dir.path(), "-t ext4 -b 1024 -O ea_inode", "24M");
     let fs = Arc::new(open_for_writing(&image));
     let threads: Vec<_> = (0..4)
         .map(|nth| {
@@ -480,7 +409,7 @@ fn shared_side_by_side() {
         .map(|thread| thread.join().unwrap())
         .collect();
     drop(fs);
-    check(&image, "threads");
+    e2fsck(&image);
     for model in models {
         compare(&open(&image), &model, "threads");
     }
@@ -499,7 +428,7 @@ fn a_full_filesystem() {
         "-t ext4 -b 4096 -m 0",
     ] {
         let dir = tempfile::tempdir().unwrap();
-        let image = image(dir.path(), args);
+        let image = mke2fs_empty(dir.path(), args, "24M");
         let fs = open_for_writing(&image);
         let files: Vec<InodeNumber> = (0..40)
             .map(|n| create(&fs, &format!("{n}"), NewKind::Regular))
@@ -528,6 +457,6 @@ fn a_full_filesystem() {
         fs.set_xattr(files[39], b"user.block", &[1; 500], SetXattr::Any)
             .unwrap();
         drop(fs);
-        check(&image, args);
+        e2fsck(&image);
     }
 }

@@ -38,8 +38,10 @@ pub(crate) fn run(program: &str, args: &[&str]) -> String {
         .unwrap();
     assert!(
         output.status.success(),
-        "{program} {args:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
+        "{program} {args:?}: {}{}",
+        String::from_utf8_lossy(&output.stderr),
+        // e2fsck tells here what it finds.
+        String::from_utf8_lossy(&output.stdout)
     );
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -165,5 +167,20 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         let ended = Command::new("umount").arg(self.at.path()).status();
         assert!(ended.is_ok_and(|status| status.success()) || std::thread::panicking());
+    }
+}
+
+/// Numbers that are the same in each run.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    /// A number below `limit`.
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        // xorshift64*
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let number = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
+        usize::try_from(number).unwrap() % limit
     }
 }
