@@ -14,7 +14,9 @@ use std::time::Duration;
 use common::{have, mke2fs, open, run};
 use diskfs_block::File;
 use diskfs_ext4::{WritableExt4, WriteOptions};
-use diskfs_vfs::{ErrorKind, Fallocate, FsRead, FsWrite, InodeNumber};
+use diskfs_vfs::{
+    ErrorKind, Fallocate, FsRead, FsWrite, InodeNumber, SetMetadata, SetTime, SyncFile, Timestamp,
+};
 
 /// What each one has that the others lack.
 const MATRIX: [(&str, &str, &str); 12] = [
@@ -448,4 +450,60 @@ fn a_file_of_many_extents() {
     drop(fs);
     e2fsck(what, &image);
     compare_with_kernel(what, dir.path(), &image, &[model]);
+}
+
+/// Contents that have no blocks yet: times and sizes are told as they will be, and a file that goes
+/// away again has cost nothing.
+#[test]
+fn what_is_kept_in_memory_is_told() {
+    if !have("what_is_kept_in_memory_is_told", &["mke2fs", "e2fsck"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let image = image(dir.path(), "-t ext4 -b 4096", "32M", 2);
+    let device = Arc::new(File::open_read_write(&image).unwrap());
+    let options = WriteOptions {
+        commit_interval: None,
+        ..WriteOptions::default()
+    };
+    let fs = WritableExt4::open(device, &options).unwrap();
+    let file = fs.lookup(fs.root(), b"0").unwrap();
+    let free = fs.statistics().unwrap().blocks_free;
+    for nth in 0..100 {
+        assert_eq!(fs.write_at(file, nth * 50, &[5; 50]).unwrap(), 50);
+    }
+    let kept = fs.metadata(file).unwrap();
+    assert_eq!(kept.size_bytes, 5000);
+    assert!(kept.allocated_bytes >= 8192);
+    assert!(fs.statistics().unwrap().blocks_free < free);
+    fs.sync().unwrap();
+    let synced = fs.metadata(file).unwrap();
+    assert_eq!(
+        (synced.modified, synced.changed),
+        (kept.modified, kept.changed)
+    );
+    assert_eq!(fs.statistics().unwrap().blocks_free, free - 2);
+    // A time that is set stays, whenever the contents are written back.
+    fs.write_at(file, 5000, b"more").unwrap();
+    let time = Timestamp {
+        seconds: 1_000_000_000,
+        nanoseconds: 5,
+    };
+    let change = SetMetadata {
+        modified: Some(SetTime::At(time)),
+        ..SetMetadata::default()
+    };
+    fs.set_metadata(file, &change).unwrap();
+    assert_eq!(fs.metadata(file).unwrap().modified, time);
+    fs.sync_file(file, SyncFile::All).unwrap();
+    assert_eq!(fs.metadata(file).unwrap().modified, time);
+    assert_eq!(fs.metadata(file).unwrap().size_bytes, 5004);
+    let other = fs.lookup(fs.root(), b"1").unwrap();
+    fs.write_at(other, 70_000, &[6; 60_000]).unwrap();
+    assert_eq!(read(&fs, other)[..70_000], vec![0; 70_000]);
+    fs.unlink(fs.root(), b"1").unwrap();
+    assert_eq!(fs.statistics().unwrap().blocks_free, free - 2);
+    fs.close().unwrap();
+    drop(fs);
+    e2fsck("kept", &image);
 }

@@ -27,12 +27,13 @@ const MAP_CLUSTERS: u64 = 1;
 impl Core {
     /// Keeps data in memory, if it may be. Who calls holds no lock.
     pub(super) fn delay(&self, number: u32, data: Data<'_>) -> Result<bool> {
-        if len_u64(data.bytes.len()) > PIECE_BYTES_MAX {
+        if data.bytes.is_empty() || len_u64(data.bytes.len()) > PIECE_BYTES_MAX {
             return Ok(false);
         }
         self.transactions.check_open()?;
         let locked = self.locks.exclusive(&[number]);
-        let Some(inode) = self.volume().inode(number)? else {
+        let inode = self.volume().inode(number);
+        let Some(inode) = inode.inspect_err(|e| self.found(e))? else {
             return Ok(false);
         };
         if !self.may_delay(&inode, data) {

@@ -5,7 +5,8 @@ use super::delay::write_back;
 use super::inline;
 use super::limit::{self, size_max};
 use super::{CREDITS, writable};
-use crate::error::{ErrorKind, Result};
+use crate::bytes::len_u64;
+use crate::error::{Error, ErrorKind, Result};
 use crate::file_blocks::{
     self, Hole, Place, Reserved, Run, map_new, mark_written, place_at, too_large,
 };
@@ -16,17 +17,34 @@ use crate::writer::{Core, Handle, now};
 impl Core {
     /// Writes `data` at byte `offset` of a file. Returns how much was written.
     pub(crate) fn write(&self, number: u32, offset: u64, data: &[u8]) -> Result<usize> {
-        let data = Data {
+        let mut left = Data {
             offset,
             bytes: data,
         };
+        loop {
+            let done = match self.write_some(number, left) {
+                Ok(done) => done,
+                Err(e) if left.bytes.len() < data.len() && ends_at_limit(&e) => break,
+                Err(e) => return Err(e),
+            };
+            left = left.from(left.offset.saturating_add(len_u64(done)));
+            if left.bytes.is_empty() {
+                break;
+            }
+            // What stopped it may give way: blocks that wait for a commit are had after it.
+        }
+        Ok(data.len().saturating_sub(left.bytes.len()))
+    }
+
+    /// Writes at least the beginning.
+    fn write_some(&self, number: u32, data: Data<'_>) -> Result<usize> {
         if self.delay(number, data)? {
             return Ok(data.bytes.len());
         }
         self.update(&[number], CREDITS, |handle| {
             let mut inode = writable(handle, number)?;
             write_back(handle, &mut inode)?;
-            if offset < inode.size_bytes {
+            if data.offset < inode.size_bytes {
                 not_append_only(&inode)?;
             }
             if data.bytes.is_empty() {
@@ -45,6 +63,11 @@ impl Core {
             Ok(data.bytes.len().saturating_sub(left.bytes))
         })
     }
+}
+
+/// Whether a write ends here, rather than fails.
+fn ends_at_limit(e: &Error) -> bool {
+    matches!(e.kind(), ErrorKind::NoSpace | ErrorKind::FileTooLarge)
 }
 
 /// What was not written because there is no room.
