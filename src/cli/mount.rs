@@ -35,12 +35,12 @@ const SELF: &str = "/proc/self/exe";
 /// How long those who use the mount have to finish when a signal ends it.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Mount a filesystem of an image through FUSE, read-only unless asked to write
+/// Mount a filesystem of an image through FUSE
 ///
 /// Returns when the mount works; the files are served from the background until it is unmounted
 /// (with `diskfs umount`, `fusermount3 -u` or umount(8)). Needs no root: without it, fusermount3
-/// mounts (package fuse3). The image stays locked as long as it is mounted. It is not changed
-/// without --rw.
+/// mounts (package fuse3). The image stays locked as long as it is mounted. Read-only without --rw
+/// or --overlay.
 ///
 /// With --rw, what was synced is durable, and the rest is after a few seconds, and when `diskfs
 /// umount` or `diskfs wait` has returned. When the machine or the program is killed, the
