@@ -106,7 +106,7 @@ fn nobody_waits_for_a_commit_who_does_not_ask_for_it() {
     let fs = Arc::new(WritableExt4::open(device.clone(), &options()).unwrap());
     let dir = make(&fs, fs.root(), "dir", NewKind::Directory);
     let file = make(&fs, dir, "file", NewKind::Regular);
-    fs.write_at(file, 0, &[5; 100_000]).unwrap();
+    fs.write_at(file, 0, &vec![5; 100_000]).unwrap();
 
     device.set_closed(true);
     let syncing = {
@@ -122,7 +122,7 @@ fn nobody_waits_for_a_commit_who_does_not_ask_for_it() {
     fs.read_at(file, 50_000, &mut byte).unwrap();
     assert_eq!(byte, [5]);
     // ...and changed: the same file, the same directory.
-    fs.write_at(file, 50_000, &[6; 60_000]).unwrap();
+    fs.write_at(file, 50_000, &vec![6; 60_000]).unwrap();
     for n in 0..100 {
         make(&fs, dir, &format!("more-{n}"), NewKind::Regular);
     }
