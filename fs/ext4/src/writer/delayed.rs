@@ -1,8 +1,8 @@
 //! Contents that were written and have no blocks yet ("delayed allocation"): what a program appends
 //! in small pieces comes into one run of blocks, and a file that soon goes away again costs nothing.
 //!
-//! Kept is, for each file, one range of bytes that lies behind all that the inode on the device
-//! says: so what the device has, and a crash leaves, is the file as it was before. The blocks it
+//! Kept is, for each file, the bytes behind its end as the inode on the device has it: so what the
+//! device has, and a crash leaves, is the file as it was before. The blocks it
 //! will need are taken from the free ones at once, so that a full filesystem is told to who writes.
 //!
 //! A file's range is looked at and changed with the file's lock held, and none of these locks is
@@ -27,7 +27,7 @@ pub(crate) const TOTAL_BYTES_MAX: u64 = 16 << 20;
 /// A range of a file that has no blocks yet.
 #[derive(Debug)]
 pub(crate) struct Delayed {
-    /// Where it begins.
+    /// Where it begins: the inode's size.
     pub(crate) start: u64,
     pub(crate) bytes: Vec<u8>,
     /// When it was last written, unless the inode knows.
@@ -68,14 +68,10 @@ impl Delayed {
         put(&mut self.bytes, at, data);
     }
 
-    /// Puts what it has of the file from `offset` on into `buf`, behind the first `done` bytes,
-    /// which the device had; what is between is a hole. Returns how much there is now.
-    fn read(&self, offset: u64, buf: &mut [u8], done: usize) -> usize {
+    /// Puts what it has of the file from `offset` on into `buf`, behind what the device had. Returns
+    /// how much there is now.
+    fn read(&self, offset: u64, buf: &mut [u8]) -> usize {
         let len = index(self.end().saturating_sub(offset)).min(buf.len());
-        let Some(behind) = buf.get_mut(done..len) else {
-            return done;
-        };
-        behind.fill(0);
         let first = index(self.start.saturating_sub(offset));
         let skipped = index(offset.saturating_sub(self.start));
         let have = self.bytes.get(skipped..).unwrap_or_default();
@@ -144,7 +140,7 @@ impl DelayedFiles {
         }
         let shard = self.shard(inode);
         let delayed = shard.get(&inode);
-        delayed.map_or(done, |delayed| delayed.read(offset, buf, done))
+        delayed.map_or(done, |delayed| delayed.read(offset, buf))
     }
 
     /// Changes what the inode says of a file into what is so.
@@ -190,10 +186,9 @@ mod tests {
         delayed.write(12, b"XY");
         delayed.write(15, b"ZZ");
         files.put(7, delayed);
-        let mut buf = [9; 12];
-        // The device has 8 bytes of the file.
-        assert_eq!(files.read(7, 6, &mut buf, 2), 11);
-        assert_eq!(&buf, b"\x09\x09\0\0abXYeZZ\x09");
+        let mut buf = [9; 10];
+        assert_eq!(files.read(7, 8, &mut buf, 2), 9);
+        assert_eq!(&buf, b"\x09\x09abXYeZZ\x09");
         let mut buf = [9; 3];
         assert_eq!(files.read(7, 13, &mut buf, 0), 3);
         assert_eq!(&buf, b"YeZ");

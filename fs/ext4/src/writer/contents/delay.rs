@@ -42,7 +42,7 @@ impl Core {
         let mut delayed = self
             .delayed
             .take(number)
-            .unwrap_or_else(|| Delayed::new(data.offset));
+            .unwrap_or_else(|| Delayed::new(inode.size_bytes));
         let kept = self.keep(&mut delayed, data);
         if !delayed.bytes.is_empty() {
             self.delayed.put(number, delayed);
