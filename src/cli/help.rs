@@ -22,7 +22,10 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "xattr", "tar-in",
         ],
     ),
-    ("Make an image", &["create"]),
+    (
+        "Images as a whole",
+        &["create", "snapshot", "commit", "rebase"],
+    ),
     (
         "Get to know diskfs",
         &["demo", "completions", "man", "help"],

@@ -4,6 +4,7 @@ mod bytes;
 mod cat;
 mod chmod;
 mod chown;
+mod commit;
 mod complete;
 mod copy;
 mod cp;
@@ -30,11 +31,13 @@ mod mv;
 mod operand;
 pub(crate) mod options;
 mod progress;
+mod rebase;
 mod rm;
 mod session;
 mod show;
 #[cfg(feature = "fuse")]
 mod signals;
+mod snapshot;
 mod sorted_walk;
 mod stat;
 mod tar;
@@ -118,6 +121,9 @@ enum Command {
     #[cfg(feature = "fuse")]
     Wait(wait::Wait),
     Create(create::Create),
+    Rebase(rebase::Rebase),
+    Commit(commit::Commit),
+    Snapshot(snapshot::SnapshotArgs),
     Cp(cp::Cp),
     Tar(tar::Tar),
     TarIn(tar_in::TarIn),
@@ -155,6 +161,9 @@ impl Command {
             #[cfg(feature = "fuse")]
             Self::Wait(_) => "wait",
             Self::Create(_) => "create",
+            Self::Rebase(_) => "rebase",
+            Self::Commit(_) => "commit",
+            Self::Snapshot(_) => "snapshot",
             Self::Cp(_) => "cp",
             Self::Tar(_) => "tar",
             Self::TarIn(_) => "tar-in",
@@ -192,6 +201,9 @@ impl Command {
             #[cfg(feature = "fuse")]
             Self::Wait(args) => wait::run(args, session),
             Self::Create(args) => create::run(args, session),
+            Self::Rebase(args) => rebase::run(args, session),
+            Self::Commit(args) => commit::run(args, session),
+            Self::Snapshot(args) => snapshot::run(args, session),
             Self::Cp(args) => cp::run(args, session),
             Self::Tar(args) => tar::run(args, session),
             Self::TarIn(args) => tar_in::run(args, session),

@@ -11,7 +11,7 @@
 //! * [`Gate`]: which files an image may name;
 //! * [`Share`]: the locks that keep diskfs and a running QEMU out of each other's way;
 //! * [`ImageSpec`]: an image as the user spells it, `disk.qcow2,snapshot=before`;
-//! * [`create()`]: new images; [`snapshots`]: internal ones of those there are;
+//! * [`create()`]: new images; [`snapshots`] of those there are; [`commit`] and [`rebase`] of overlays;
 //! * [`Description`], [`Image::map`]: what `qemu-img info` and `qemu-img map` tell.
 //!
 //! ```
@@ -54,6 +54,7 @@
     )
 )]
 
+pub mod commit;
 pub mod create;
 mod description;
 mod format;
@@ -69,6 +70,7 @@ mod options;
 pub mod probe;
 mod qcow2;
 mod raw;
+pub mod rebase;
 pub mod snapshots;
 mod spec;
 mod writable;

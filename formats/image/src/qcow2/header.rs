@@ -22,7 +22,7 @@ pub(crate) const REFCOUNT_TABLE_MAX_BYTES: u64 = 8 << 20;
 /// Internal snapshots: QEMU's limit.
 pub(crate) const SNAPSHOTS_MAX: u32 = 65536;
 /// The backing file's name in bytes (specification, field `backing_file_size`).
-const BACKING_NAME_MAX_BYTES: u32 = 1023;
+pub(crate) const BACKING_NAME_MAX_BYTES: u32 = 1023;
 /// The cluster sizes that QEMU opens: 512 bytes to 2 MiB.
 pub(crate) const CLUSTER_BITS: std::ops::RangeInclusive<u32> = 9..=21;
 /// Extended L2 entries need at least 16 KiB (specification, field `cluster_bits`).

@@ -117,6 +117,34 @@ pub(crate) enum ExtensionKind {
     DataFile,
 }
 
+/// The extensions from `start` on up to the end of them, each with its kind, if it is one of ours, and
+/// its bytes as they are stored.
+pub(crate) fn raw_extensions(
+    bytes: &[u8],
+    start: usize,
+) -> Result<Vec<(Option<ExtensionKind>, &[u8])>> {
+    let mut found = Vec::new();
+    let mut at = start;
+    loop {
+        let rest = bytes.get(at..).unwrap_or_default();
+        let Ok((raw, _)) = RawExtension::read_from_prefix(rest) else {
+            return Err(cut_short(at));
+        };
+        let kind = match raw.kind.get() {
+            END => return Ok(found),
+            BACKING_FORMAT => Some(ExtensionKind::BackingFormat),
+            FEATURE_NAMES => Some(ExtensionKind::FeatureNames),
+            DATA_FILE => Some(ExtensionKind::DataFile),
+            _ => None,
+        };
+        let len = usize::try_from(raw.length.get()).unwrap_or(usize::MAX);
+        let len = size_of::<RawExtension>().saturating_add(len.next_multiple_of(8));
+        let stored = rest.get(..len).ok_or_else(|| cut_short(at))?;
+        found.push((kind, stored));
+        at = at.saturating_add(len);
+    }
+}
+
 /// Adds an extension to the header's bytes, filled up to a multiple of 8.
 pub(crate) fn push_extension(bytes: &mut Vec<u8>, kind: ExtensionKind, data: &[u8]) {
     let kind = match kind {

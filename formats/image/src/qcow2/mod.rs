@@ -4,6 +4,7 @@
 //! Mapping (where is the guest's byte?) is apart from reading (get it), so that writing can change
 //! the one and use the other.
 
+pub(crate) mod backing_name;
 mod bitmap_directory;
 pub(crate) mod cache;
 pub(crate) mod check;

@@ -18,6 +18,7 @@ mod hand_made;
 mod locks;
 mod matrix;
 mod model;
+mod overlays;
 mod parallel;
 mod random_writes;
 mod repair;
