@@ -170,9 +170,7 @@ fn in_steps(
     let mut range = range;
     while let Some(end) = step(handle, inode, &range)? {
         range.end = end;
-        handle.store(inode)?;
-        handle.volume().maps.forget(inode.number);
-        handle.go_on(REMOVE_CREDITS)?;
+        next_step(handle, inode, REMOVE_CREDITS)?;
     }
     Ok(())
 }

@@ -182,20 +182,21 @@ fn write_unwritten(
 }
 
 /// There is no room for the map to tell what of an extent is written: so all of it is, with zeroes
-/// where nothing was.
+/// where nothing was. But nothing behind the file's end may be written.
 fn write_all_zeroes(handle: &Handle<'_>, inode: &mut Inode, written: &Run) -> Result<()> {
     let size = handle.volume().superblock.block_size;
     let whole = file_blocks::extent_at(handle.volume(), inode, written.file_block)?;
-    let Some(whole) = whole.filter(|whole| !whole.written) else {
+    let end = size.blocks_for(inode.size_bytes).max(written.end());
+    let Some(part) = whole.and_then(|whole| whole.ending_at(end)) else {
         return Ok(());
     };
-    let (start, end) = (size.byte_of(whole.fs_block), u64::from(whole.len_blocks));
-    let end = start.saturating_add(size.bytes_of(end));
+    let device = size.byte_of(part.fs_block);
+    let device_end = size.byte_of(part.fs_block.after(u64::from(part.len_blocks)));
     let data = size.byte_of(written.fs_block);
-    let data_end = data.saturating_add(size.bytes_of(u64::from(written.len_blocks)));
-    blocks::zero_device(handle, start, data.saturating_sub(start))?;
-    blocks::zero_device(handle, data_end, end.saturating_sub(data_end))?;
-    mark_written(handle, inode, u64::from(whole.file_block.0)..whole.end())
+    let data_end = size.byte_of(written.fs_block.after(u64::from(written.len_blocks)));
+    blocks::zero_device(handle, device, data.saturating_sub(device))?;
+    blocks::zero_device(handle, data_end, device_end.saturating_sub(data_end))?;
+    mark_written(handle, inode, u64::from(part.file_block.0)..part.end())
 }
 
 /// Allocates blocks for the beginning of a hole, and writes data into them.
