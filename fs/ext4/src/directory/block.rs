@@ -76,6 +76,10 @@ pub(super) fn is_there(volume: &Volume, directory: &Inode, block: FileBlock) -> 
 pub(super) fn read_first(volume: &Volume, directory: &Inode, run: Run) -> Result<Arc<[u8]>> {
     let bits = volume.superblock.block_size.bits();
     let batch = BATCH_BYTES.wrapping_shr(bits).max(1);
+    let key = Key::directory_block(directory.number, run.fs_block);
+    if volume.has_block(key) {
+        return fetch(volume, directory, run, 1);
+    }
     if let Some(behind) = run.starting_at(FileBlock(run.file_block.0.saturating_add(batch))) {
         let ahead = u64::from(AHEAD_BYTES.wrapping_shr(bits));
         volume.will_need_blocks(behind.fs_block, ahead.min(u64::from(behind.len_blocks)));
@@ -83,7 +87,7 @@ pub(super) fn read_first(volume: &Volume, directory: &Inode, run: Run) -> Result
     fetch(volume, directory, run, batch.min(run.len_blocks))
 }
 
-/// The first block of `run`. On a miss `batch` blocks are read at once, and kept.
+/// The first block of `run`. Of one that is not in memory `batch` blocks are read at once, and kept.
 fn fetch(volume: &Volume, directory: &Inode, run: Run, batch: u32) -> Result<Arc<[u8]>> {
     let key = Key::directory_block(directory.number, run.fs_block);
     if batch <= 1 {
@@ -94,9 +98,7 @@ fn fetch(volume: &Volume, directory: &Inode, run: Run, batch: u32) -> Result<Arc
             .in_inode(directory.number);
     }
     if let Some(pool) = &volume.pool {
-        if !pool.contains(run.fs_block) {
-            volume.fill_pool(pool, run.fs_block, batch)?;
-        }
+        volume.fill_pool(pool, run.fs_block, batch)?;
         return fetch(volume, directory, run, 1);
     }
     volume
