@@ -16,7 +16,7 @@ use diskfs_vfs::FileType;
 
 use crate::directory;
 use crate::error::{Error, ErrorKind, InInode, Result, Unsupported};
-use crate::features::ReadOnlyCompatible;
+use crate::features::{Compatible, ReadOnlyCompatible};
 use crate::inode::{Inode, InodeFlags};
 use crate::superblock::Superblock;
 
@@ -144,14 +144,19 @@ impl Core {
     }
 }
 
-/// One directory more in `dir`. With `dir_nlink`, from 65,000 links on the count is 1, which says
-/// that nobody counts any more.
+/// One directory more in `dir`. With `dir_nlink`, behind 65,000 links the count is 1, which says that
+/// nobody counts any more; the kernel does so where there is an index only.
 fn count_subdirectory(superblock: &Superblock, dir: &mut Inode) -> Result<()> {
     dir.links = match dir.links {
         // Not counted any more.
         1 => 1,
-        links if links.saturating_add(1) < LINKS_MAX => links.saturating_add(1),
-        _ if superblock.features.has(ReadOnlyCompatible::DIR_NLINK) => 1,
+        links if links < LINKS_MAX => links.saturating_add(1),
+        _ if superblock.features.has(ReadOnlyCompatible::DIR_NLINK)
+            && superblock.features.has(Compatible::DIR_INDEX)
+            && dir.has(InodeFlags::INDEX) =>
+        {
+            1
+        }
         _ => {
             let reason = "the directory can't hold another directory";
             return Err(Error::new(ErrorKind::TooManyNames, reason)).in_inode(dir.number);
