@@ -1,39 +1,22 @@
-//! Directories that are written: random names against a model, then everybody else's opinion of them.
-
-mod common;
+//! What must be in a directory.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::Path;
 
-use common::{Mounted, e2fsck, have, mke2fs_empty, open, open_for_writing};
 use diskfs_vfs::{ErrorKind, FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, RenameMode};
 
-const MATRIX: [(&str, &str, &str); 10] = [
-    ("1 KiB", "-t ext4 -b 1024", "64M"),
-    ("4 KiB", "-t ext4 -b 4096", "64M"),
-    ("64 KiB", "-t ext4 -b 65536", "96M"),
-    ("no index", "-t ext4 -b 1024 -O ^dir_index", "64M"),
-    ("no types", "-t ext4 -b 1024 -O ^filetype", "64M"),
-    ("no checksums", "-t ext4 -b 1024 -O ^metadata_csum", "64M"),
-    ("large_dir", "-t ext4 -b 1024 -O large_dir", "64M"),
-    ("inline", "-t ext4 -b 1024 -O inline_data -I 256", "64M"),
-    (
-        "inline, large",
-        "-t ext4 -b 1024 -O inline_data -I 1024",
-        "64M",
-    ),
-    ("ext2", "-t ext2 -b 1024", "64M"),
-];
+use crate::common::{Mounted, e2fsck, open_for_writing};
 
 /// Splitmix64.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -41,12 +24,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % u64::try_from(end).unwrap()).unwrap()
     }
 
     /// Any name that a file can have.
-    fn name(&mut self) -> Vec<u8> {
+    pub(crate) fn name(&mut self) -> Vec<u8> {
         let len = match self.below(10) {
             0 => 200 + self.below(56),
             1 => 1 + self.below(3),
@@ -66,15 +49,15 @@ impl Random {
 }
 
 /// A directory, and what must be in it.
-struct Model {
-    files: Vec<InodeNumber>,
-    dir: InodeNumber,
-    names: BTreeMap<Vec<u8>, usize>,
-    random: Random,
+pub(crate) struct Model {
+    pub(crate) files: Vec<InodeNumber>,
+    pub(crate) dir: InodeNumber,
+    pub(crate) names: BTreeMap<Vec<u8>, usize>,
+    pub(crate) random: Random,
 }
 
 impl Model {
-    fn new(fs: &dyn FsWrite, seed: u64) -> Self {
+    pub(crate) fn new(fs: &dyn FsWrite, seed: u64) -> Self {
         let attributes = NewAttributes::for_root(0o755);
         let root = fs.root();
         let make = |name: &str, kind| fs.create(root, name.as_bytes(), kind, &attributes).unwrap();
@@ -88,33 +71,34 @@ impl Model {
         }
     }
 
-    fn some_name(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn some_name(&mut self) -> Option<Vec<u8>> {
         let from = self.random.name();
         let after = self.names.range(from..).next();
         let any = after.or_else(|| self.names.iter().next());
         any.map(|(name, _)| name.clone())
     }
 
-    fn add(&mut self, fs: &dyn FsWrite) {
+    pub(crate) fn add(&mut self, fs: &dyn FsWrite) {
         let name = self.random.name();
         let nth = self.random.below(self.files.len());
         let linked = fs.link(self.files[nth], self.dir, &name);
-        if self.names.contains_key(&name) {
-            assert_eq!(linked.unwrap_err().kind(), ErrorKind::Exists);
-        } else {
-            linked.unwrap();
-            self.names.insert(name, nth);
+        match self.names.entry(name) {
+            Entry::Occupied(_) => assert_eq!(linked.unwrap_err().kind(), ErrorKind::Exists),
+            Entry::Vacant(free) => {
+                linked.unwrap();
+                free.insert(nth);
+            }
         }
     }
 
-    fn remove(&mut self, fs: &dyn FsWrite) {
+    pub(crate) fn remove(&mut self, fs: &dyn FsWrite) {
         if let Some(name) = self.some_name() {
             fs.unlink(self.dir, &name).unwrap();
             self.names.remove(&name);
         }
     }
 
-    fn rename(&mut self, fs: &dyn FsWrite) {
+    pub(crate) fn rename(&mut self, fs: &dyn FsWrite) {
         let Some(from) = self.some_name() else { return };
         let to = if self.random.below(2) == 0 {
             self.random.name()
@@ -131,7 +115,7 @@ impl Model {
         }
     }
 
-    fn steps(&mut self, fs: &dyn FsWrite, steps: usize, what: &str) {
+    pub(crate) fn steps(&mut self, fs: &dyn FsWrite, steps: usize, what: &str) {
         for step in 0..steps {
             match self.random.below(20) {
                 0..=13 => self.add(fs),
@@ -146,7 +130,7 @@ impl Model {
     }
 
     /// The kernel goes on where we ended, then we do, and so on. Left out where it can't mount.
-    fn take_turns(&mut self, image: &Path, steps: usize, what: &str) {
+    pub(crate) fn take_turns(&mut self, image: &Path, steps: usize, what: &str) {
         for _ in 0..2 {
             let Some(mounted) = Mounted::new(what, image) else {
                 return;
@@ -165,7 +149,7 @@ impl Model {
         }
     }
 
-    fn compare_mounted(&self, mounted: &Path, what: &str) {
+    pub(crate) fn compare_mounted(&self, mounted: &Path, what: &str) {
         let mut listed = BTreeMap::new();
         for entry in fs::read_dir(mounted.join("dir"))
             .unwrap()
@@ -178,7 +162,7 @@ impl Model {
         assert!(listed == self.expected(), "{what}: the kernel has others");
     }
 
-    fn step_mounted(&mut self, mounted: &Path) {
+    pub(crate) fn step_mounted(&mut self, mounted: &Path) {
         let at = |name: &[u8]| mounted.join("dir").join(OsStr::from_bytes(name));
         if self.random.below(3) == 0 {
             if let Some(name) = self.some_name() {
@@ -189,23 +173,23 @@ impl Model {
         }
         let name = self.random.name();
         let nth = self.random.below(self.files.len());
-        if !self.names.contains_key(&name) {
+        if let Entry::Vacant(free) = self.names.entry(name) {
+            let linked = fs::hard_link(mounted.join(format!("file-{nth}")), at(free.key()));
             // An index may be full.
-            let linked = fs::hard_link(mounted.join(format!("file-{nth}")), at(&name));
             if linked.is_ok() {
-                self.names.insert(name, nth);
+                free.insert(nth);
             }
         }
     }
 
-    fn expected(&self) -> BTreeMap<Vec<u8>, InodeNumber> {
+    pub(crate) fn expected(&self) -> BTreeMap<Vec<u8>, InodeNumber> {
         let names = self.names.iter();
         names
             .map(|(name, &nth)| (name.clone(), self.files[nth]))
             .collect()
     }
 
-    fn compare(&self, fs: &dyn FsRead, what: &str) {
+    pub(crate) fn compare(&self, fs: &dyn FsRead, what: &str) {
         let mut listed = BTreeMap::new();
         for entry in fs.read_dir(self.dir, 0).unwrap() {
             let entry = entry.unwrap();
@@ -225,87 +209,4 @@ impl Model {
             assert_eq!(fs.lookup(self.dir, &name).unwrap(), inode, "{what}");
         }
     }
-}
-
-#[test]
-fn random_names_in_every_form_of_directory() {
-    if !have("random_names", &["mke2fs", "e2fsck"]) {
-        return;
-    }
-    let steps: usize = std::env::var("DISKFS_STEPS").map_or(600, |steps| steps.parse().unwrap());
-    let only = std::env::var("DISKFS_ONLY").ok();
-    let dir = tempfile::tempdir().unwrap();
-    for (nth, (what, args, size)) in (1..).zip(MATRIX) {
-        if only.as_ref().is_some_and(|only| only != what) {
-            continue;
-        }
-        let image = mke2fs_empty(dir.path(), args, size);
-        let fs = open_for_writing(&image);
-        let mut model = Model::new(&fs, nth);
-        model.steps(&fs, steps, what);
-        fs.close().unwrap();
-        drop(fs);
-        e2fsck(&image);
-        model.compare(&open(&image), what);
-        // Larger than a page: not for the kernel.
-        if what != "64 KiB" {
-            model.take_turns(&image, steps / 8, what);
-        }
-        optimised(&image);
-        model.compare(&open(&image), what);
-    }
-}
-
-/// e2fsck makes directories anew.
-fn optimised(image: &Path) {
-    let done = std::process::Command::new("e2fsck")
-        .args(["-f", "-y", "-D"])
-        .arg(image)
-        .output()
-        .unwrap();
-    // 1: it has changed something, and all is well.
-    let told = String::from_utf8_lossy(&done.stdout);
-    assert!(matches!(done.status.code(), Some(0 | 1)), "{told}");
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn an_index_that_is_full() {
-    if !have("an_index_that_is_full", &["mke2fs", "e2fsck"]) {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let mut counts = Vec::new();
-    for args in [
-        "-t ext4 -b 1024 -N 64",
-        "-t ext4 -b 1024 -N 64 -O large_dir",
-        "-t ext4 -b 1024 -N 64 -O large_dir,^metadata_csum",
-    ] {
-        let image = mke2fs_empty(dir.path(), args, "96M");
-        let fs = open_for_writing(&image);
-        let mut model = Model::new(&fs, 7);
-        let mut refused = None;
-        while model.names.len() < 40_000 && refused.is_none() {
-            let name = format!("{:a>250}", model.names.len()).into_bytes();
-            let nth = model.names.len() % model.files.len();
-            match fs.link(model.files[nth], model.dir, &name) {
-                Ok(()) => _ = model.names.insert(name, nth),
-                Err(e) => refused = Some(e),
-            }
-        }
-        if let Some(e) = refused {
-            assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
-            assert!(e.to_string().contains("large_dir"), "{e}");
-            // Somewhere else in the index there may be room.
-            model.remove(&fs);
-        }
-        counts.push(model.names.len());
-        fs.close().unwrap();
-        drop(fs);
-        e2fsck(&image);
-        model.compare(&open(&image), args);
-        model.take_turns(&image, 20, args);
-    }
-    assert!(counts[0] < 40_000, "{counts:?}");
-    assert_eq!(counts[1..], [40_000, 40_000]);
 }
