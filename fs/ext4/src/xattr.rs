@@ -23,7 +23,7 @@ use entry::{Entries, Entry};
 use name::NameIndex;
 
 pub(crate) use inline::{inline_data_room, set_inline_data};
-pub(crate) use set::{release_all, set};
+pub(crate) use set::{check_name, release_all, set};
 pub(crate) use shared::SharedAttributes;
 
 /// The value of the attribute of this whole name.

@@ -1,5 +1,6 @@
 //! From an inode to its bytes in the table.
 
+use diskfs_vfs::Timestamp;
 use zerocopy::FromBytes;
 
 use super::raw::{self, RawInode, extra};
@@ -166,6 +167,20 @@ impl Inode {
         const FIELD_BYTES: usize = 4;
         let end = raw::SIZE_BYTES.saturating_add(usize::from(self.extra_isize));
         offset.saturating_add(FIELD_BYTES) <= end
+    }
+
+    /// A time of change as it is when the inode is read again: without nanoseconds where they have no
+    /// room.
+    pub(crate) fn storable(&self, time: Timestamp) -> Timestamp {
+        let nanoseconds = if self.reaches(extra::I_MTIME_EXTRA) {
+            time.nanoseconds
+        } else {
+            0
+        };
+        Timestamp {
+            nanoseconds,
+            ..time
+        }
     }
 
     /// How many bytes of attributes have room within the inode, behind their magic.

@@ -172,6 +172,8 @@ fn set_default_acl(handle: &Handle<'_>, inode: &mut Inode, value: &[u8]) -> Resu
 }
 
 fn check_exists(handle: &Handle<'_>, inode: &Inode, name: &[u8], how: SetXattr) -> Result<()> {
+    // What can't be there is told as that, as by the kernel.
+    xattr::check_name(inode, name).in_inode(inode.number)?;
     if how == SetXattr::Any {
         return Ok(());
     }

@@ -41,6 +41,29 @@ fn set_checked(
     name: &[u8],
     value: Option<&[u8]>,
 ) -> Result<()> {
+    let (index, rest) = split_checked(inode, name)?;
+    let value = match (value, index) {
+        (Some(value), NameIndex::AclAccess | NameIndex::AclDefault) => {
+            Some(acl::from_xattr(value)?)
+        }
+        (value, _) => value.map(<[u8]>::to_vec),
+    };
+    match value {
+        Some(value) => insert(handle, inode, index.number(), rest, value),
+        None => remove(handle, inode, index.number(), rest),
+    }
+}
+
+/// Fails for a name that no attribute of this file can have.
+///
+/// # Errors
+/// `Unsupported` for a name that no attribute can have; `NameTooLong`; `NotPermitted` for one that
+/// this kind of file has not.
+pub(crate) fn check_name(inode: &Inode, name: &[u8]) -> Result<()> {
+    split_checked(inode, name).map(|_| ())
+}
+
+fn split_checked<'n>(inode: &Inode, name: &'n [u8]) -> Result<(NameIndex, &'n [u8])> {
     let (index, rest) = name::split(name).ok_or_else(|| {
         let reason = "no attribute can have a name with this prefix";
         Error::new(ErrorKind::Unsupported, reason)
@@ -54,16 +77,7 @@ fn set_checked(
         let reason = "only files and directories have attributes of users";
         return Err(Error::new(ErrorKind::NotPermitted, reason));
     }
-    let value = match (value, index) {
-        (Some(value), NameIndex::AclAccess | NameIndex::AclDefault) => {
-            Some(acl::from_xattr(value)?)
-        }
-        (value, _) => value.map(<[u8]>::to_vec),
-    };
-    match value {
-        Some(value) => insert(handle, inode, index.number(), rest, value),
-        None => remove(handle, inode, index.number(), rest),
-    }
+    Ok((index, rest))
 }
 
 /// Frees all that an inode's attributes take. It has none afterwards.

@@ -44,6 +44,9 @@ impl Core {
             .take(number)
             .unwrap_or_else(|| Delayed::new(inode.size_bytes));
         let kept = self.keep(&mut delayed, data);
+        if kept {
+            delayed.written = Some(inode.storable(now()));
+        }
         if !delayed.bytes.is_empty() {
             self.delayed.put(number, delayed);
         }
@@ -94,7 +97,6 @@ impl Core {
         }
         delayed.reserved_clusters = delayed.reserved_clusters.max(needed);
         delayed.write(data.offset, data.bytes);
-        delayed.written = Some(now());
         true
     }
 

@@ -211,7 +211,7 @@ impl<'h, 'c> Change<'h, 'c> {
     fn punch(mut self) -> Result<()> {
         let size = self.volume().superblock.block_size;
         if self.start >= self.inode.size_bytes {
-            return Ok(());
+            return self.finish();
         }
         // What the last block has behind the file's end goes with it.
         let end_of_blocks = size.bytes_of(size.blocks_for(self.inode.size_bytes));
