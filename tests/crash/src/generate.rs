@@ -760,7 +760,16 @@ impl<'a> Generator<'a> {
     fn share_attributes(&mut self) {
         let value = vec![b'S'; usize::try_from(self.chance.between(200, 600)).unwrap_or(300)];
         for _ in 0..self.chance.between(3, 12) {
-            if let Some(file) = self.of_type(FileType::Regular) {
+            let file = self.of_type(FileType::Regular);
+            // The kernel does not count it as a change when an attribute has that value already.
+            let has = |file: &FileId| {
+                let inode = self.files.number(*file)?;
+                self.model.xattr(inode, b"user.shared").ok()?
+            };
+            let has = file.as_ref().and_then(has);
+            if let Some(file) = file
+                && has.is_none_or(|known| known != value)
+            {
                 self.push(Operation::SetXattr {
                     file,
                     name: Bytes(b"user.shared".to_vec()),
