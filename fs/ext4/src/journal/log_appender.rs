@@ -44,11 +44,6 @@ impl<'a, W: FnMut(u64, &[u8]) -> Result<()>> LogAppender<'a, W> {
         }
     }
 
-    /// Where the next block goes.
-    pub(super) const fn at(&self) -> LogBlock {
-        self.at
-    }
-
     /// Appends a block, whose length is the block size. Its first bytes are replaced by `head`.
     ///
     /// # Errors

@@ -10,9 +10,6 @@
 //! something new to say, goes with the first: until there is a commit block, a log that begins with
 //! this transaction is empty, whatever else is in it.
 //!
-//! The commit block's place is written before, too, as zeroes: its first sector then makes it whole,
-//! so that there is no torn one (which stops Linux before 6.0, and e2fsck).
-//!
 //! # A checkpoint
 //!
 //! The log holds what [`Unsettled`] lists. When it is full (or that list is, or nothing happens for a
@@ -261,7 +258,7 @@ impl LogWriter {
                 appender.append(&block.bytes, head)?;
             }
         }
-        let (at, appended) = self.end_before_commit(appender)?;
+        let (at, appended) = appender.finish()?;
         core.flush_device()?;
         let mut appender = LogAppender::new(self.area(), at, write);
         appender.append(&self.commit_block(), &[])?;
@@ -273,18 +270,6 @@ impl LogWriter {
             .saturating_add(appended)
             .saturating_add(commit);
         Ok(())
-    }
-
-    /// Writes what was appended, and zeroes where the commit block will be. Returns where that is, and
-    /// how many blocks were appended.
-    fn end_before_commit<W: FnMut(u64, &[u8]) -> Result<()>>(
-        &self,
-        mut appender: LogAppender<'_, W>,
-    ) -> Result<(LogBlock, u32)> {
-        let at = appender.at();
-        appender.append(&vec![0; self.block_size.len()], &[])?;
-        let (_, appended) = appender.finish()?;
-        Ok((at, appended.saturating_sub(1)))
     }
 
     fn revocation_block(&self, revoked: &[FsBlock]) -> Vec<u8> {
