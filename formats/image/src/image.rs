@@ -8,7 +8,7 @@ use diskfs_block::{BlockRead, Result};
 use crate::description::Description;
 use crate::map::Map;
 use crate::node::Node;
-use crate::open::{Opener, Source};
+use crate::open::{Opened, Opener, Source};
 use crate::{CheckReport, Gate, ImageSpec, OpenOptions, WritableImage};
 
 /// An image, open for reading, with every file that it is made of.
@@ -76,7 +76,8 @@ impl Image {
             .map(Self::from_parts)
     }
 
-    fn from_parts((node, description): (Node, Description)) -> Self {
+    fn from_parts(opened: Opened) -> Self {
+        let (node, description) = *opened;
         Self {
             node: Arc::new(node),
             description,

@@ -24,6 +24,17 @@ const CHAIN_MAX: u32 = 64;
 /// A file of the chain as its device and inode.
 type FileId = (u64, u64);
 
+/// An opened image, and what it says of itself.
+pub(crate) type Opened = Box<(Node, Description)>;
+
+/// A qcow2 image of which nothing is left to be opened but what is behind it.
+struct Begun {
+    image: Unopened,
+    description: Description,
+    data_file: Option<Source>,
+    layer: LayerId,
+}
+
 /// Opens a chain, top first.
 pub(crate) struct Opener<'a> {
     options: &'a OpenOptions,
@@ -108,7 +119,7 @@ impl<'a> Opener<'a> {
     }
 
     /// Opens the file that the user named.
-    pub(crate) fn open_top(&mut self, path: &Path) -> Result<(Node, Description)> {
+    pub(crate) fn open_top(&mut self, path: &Path) -> Result<Opened> {
         let file = match self.access {
             Access::Read => File::open(path)?,
             Access::ReadWrite => File::open_read_write(path)?,
@@ -129,7 +140,7 @@ impl<'a> Opener<'a> {
         let source = self.source(File::open_read_write(path)?, Access::ReadWrite)?;
         let options = self.options;
         let (Some(file), is_qcow2) = (source.writable.clone(), {
-            let (node, _) = self.open_source(source.clone())?;
+            let (node, _) = *self.open_source(source.clone())?;
             node.close()?;
             matches!(node, Node::Qcow2(_))
         }) else {
@@ -140,7 +151,7 @@ impl<'a> Opener<'a> {
         }
         drop(self);
         let changed = change(file.as_ref())?;
-        let (node, _) = Self::for_writing(options)?.open_source(source)?;
+        let (node, _) = *Self::for_writing(options)?.open_source(source)?;
         node.close()?;
         Ok(changed)
     }
@@ -151,7 +162,7 @@ impl<'a> Opener<'a> {
         path: &Path,
         name: &[u8],
         format: Format,
-    ) -> Result<(Node, Description)> {
+    ) -> Result<Opened> {
         let file = self
             .options
             .gate
@@ -161,7 +172,7 @@ impl<'a> Opener<'a> {
     }
 
     /// Opens what the user gave, as the top of a chain.
-    pub(crate) fn open_source(&mut self, mut source: Source) -> Result<(Node, Description)> {
+    pub(crate) fn open_source(&mut self, mut source: Source) -> Result<Opened> {
         source.probed = self.options.format.is_none();
         let format = match self.options.format {
             Some(format) => format,
@@ -171,9 +182,9 @@ impl<'a> Opener<'a> {
             Some(name) => State::Snapshot(name),
             None => State::Current,
         };
-        let (node, mut description) = self.layer(&source, format, state)?;
-        description.probed = source.probed;
-        Ok((node, description))
+        let mut opened = self.layer(&source, format, state)?;
+        opened.1.probed = source.probed;
+        Ok(opened)
     }
 
     /// Takes an open file into the chain: once, and locked.
@@ -214,12 +225,7 @@ impl<'a> Opener<'a> {
     }
 
     /// Opens one image and, before that, what is behind it.
-    fn layer(
-        &mut self,
-        source: &Source,
-        format: Format,
-        state: State<'_>,
-    ) -> Result<(Node, Description)> {
+    fn layer(&mut self, source: &Source, format: Format, state: State<'_>) -> Result<Opened> {
         self.layers = self.layers.saturating_add(1);
         if self.layers > CHAIN_MAX {
             let reason = format!("backing chain is longer than {CHAIN_MAX} images");
@@ -231,15 +237,23 @@ impl<'a> Opener<'a> {
         }
     }
 
-    fn qcow2(&mut self, source: &Source, state: State<'_>) -> Result<(Node, Description)> {
-        let path = source.path.clone();
-        let layer = LayerId(self.layers);
+    /// In three steps, so that what a chain of images piles up on the stack is little for each.
+    fn qcow2(&mut self, source: &Source, state: State<'_>) -> Result<Opened> {
+        let mut begun = self.begin_qcow2(source, state)?;
+        let warnings = &mut begun.description.warnings;
+        let backing = self.backing(&begun.image, &source.path, warnings)?;
+        self.finish_qcow2(source, begun, backing)
+    }
+
+    #[inline(never)]
+    fn begin_qcow2(&mut self, source: &Source, state: State<'_>) -> Result<Box<Begun>> {
+        let path = &source.path;
         let snapshot = match state {
             State::Current => None,
             State::Snapshot(name) => Some(name),
         };
         let mut image =
-            Unopened::read(Arc::clone(&source.device), snapshot).map_err(|e| e.in_file(&path))?;
+            Unopened::read(Arc::clone(&source.device), snapshot).map_err(|e| e.in_file(path))?;
         let mut description = describe(source, Format::Qcow2);
         description.warnings.append(&mut image.warnings);
         let mut details = image.details();
@@ -247,15 +261,36 @@ impl<'a> Opener<'a> {
             Some(_) => Access::ReadWrite,
             None => Access::Read,
         };
-        let data_file = self.data_file(&image, &path, access)?;
+        let data_file = self.data_file(&image, path, access)?;
         if let Some(data_file) = &data_file {
             details.data_file = Some(data_file.path.clone());
             description
                 .warnings
                 .extend(data_file.warnings.iter().cloned());
         }
-        let backing = self.backing(&image, &path, &mut description.warnings)?;
-        let (backing, backing_description) = backing.unzip();
+        description.qcow2 = Some(details);
+        Ok(Box::new(Begun {
+            image,
+            description,
+            data_file,
+            layer: LayerId(self.layers),
+        }))
+    }
+
+    #[inline(never)]
+    fn finish_qcow2(
+        &self,
+        source: &Source,
+        begun: Box<Begun>,
+        backing: Option<Opened>,
+    ) -> Result<Opened> {
+        let Begun {
+            image,
+            mut description,
+            data_file,
+            layer,
+        } = *begun;
+        let (backing, backing_description) = backing.map(|backing| *backing).unzip();
         let (data_file, writable_data) = data_file.map(|file| (file.device, file.writable)).unzip();
         let writable = source.writable.clone().map(|image| WritableFiles {
             image,
@@ -270,13 +305,13 @@ impl<'a> Opener<'a> {
             layer,
             allocated_bytes: source.allocated_bytes,
         };
+        let path = source.path.clone();
         let node = image
-            .open(path.clone(), around)
-            .map_err(|e| e.in_file(&path))?;
+            .open(path, around)
+            .map_err(|e| e.in_file(&source.path))?;
         description.virtual_size_bytes = node.size_bytes();
-        description.qcow2 = Some(details);
         description.backing = backing_description.map(Box::new);
-        Ok((Node::Qcow2(node), description))
+        Ok(Box::new((Node::Qcow2(node), description)))
     }
 
     fn data_file(
@@ -297,7 +332,7 @@ impl<'a> Opener<'a> {
         image: &Unopened,
         path: &Path,
         warnings: &mut Vec<String>,
-    ) -> Result<Option<(Node, Description)>> {
+    ) -> Result<Option<Opened>> {
         let Some(name) = image.backing_name() else {
             return Ok(None);
         };
@@ -337,7 +372,7 @@ fn named_format(name: &str) -> Result<Format> {
     })
 }
 
-fn raw(source: &Source, state: State<'_>) -> Result<(Node, Description)> {
+fn raw(source: &Source, state: State<'_>) -> Result<Opened> {
     if let State::Snapshot(name) = state {
         let reason = format!(
             "no snapshot `{}`: a raw image has none",
@@ -351,7 +386,7 @@ fn raw(source: &Source, state: State<'_>) -> Result<(Node, Description)> {
         .clone()
         .map(|file| RawWriter::new(file, source.probed));
     let raw = Raw::new(Arc::clone(&source.device), writer);
-    Ok((Node::Raw(raw), description))
+    Ok(Box::new((Node::Raw(raw), description)))
 }
 
 fn describe(source: &Source, format: Format) -> Description {

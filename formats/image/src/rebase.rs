@@ -80,7 +80,7 @@ fn keep_contents(
         let name = base.name.as_os_str().as_bytes();
         Opener::new(options)?
             .open_as_backing(path, name, base.format)
-            .map(|(node, _)| node)
+            .map(|opened| opened.0)
     });
     let new = new.transpose()?;
     let mut runs = Vec::new();

@@ -8,7 +8,7 @@ use diskfs_block::{BlockWrite, Result};
 use crate::description::Description;
 use crate::map::Map;
 use crate::node::Node;
-use crate::open::{Opener, Source};
+use crate::open::{Opened, Opener, Source};
 use crate::{Gate, ImageSpec, OpenOptions};
 
 /// An image, open for reading and writing; the files behind it are only read.
@@ -65,7 +65,8 @@ impl WritableImage {
             .map(Self::from_parts)
     }
 
-    fn from_parts((node, description): (Node, Description)) -> Self {
+    fn from_parts(opened: Opened) -> Self {
+        let (node, description) = *opened;
         Self {
             node: Arc::new(node),
             description,

@@ -167,7 +167,7 @@ fn open_backing(path: &Path, backing: &NewBacking) -> Result<Option<u64>> {
         ..OpenOptions::default()
     };
     let name = backing.name.as_os_str().as_bytes();
-    let (node, _) = Opener::new(&options)?.open_as_backing(path, name, backing.format)?;
+    let (node, _) = *Opener::new(&options)?.open_as_backing(path, name, backing.format)?;
     Ok(Some(node.size_bytes()))
 }
 
