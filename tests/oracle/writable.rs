@@ -8,6 +8,7 @@ use std::sync::Arc;
 use diskfs_block::{Event, Fate, Faulty, File, Memory, Overlay};
 use diskfs_ext4::{Ext4, Options, WritableExt4, WriteOptions};
 use diskfs_fixtures::{Fixture, Mount, Reference, Tree, image, require, require_root};
+use diskfs_vfs::{FsRead, FsWrite, NewAttributes, NewKind};
 
 use super::{differences, filesystem, summary};
 
@@ -121,5 +122,84 @@ fn a_replay_can_be_done_over() {
                 summary(&found)
             );
         }
+    }
+}
+
+/// Different forms of the journal, and of what goes through it.
+const CRASHED: [&str; 7] = [
+    "ext3",
+    "ext4-32bit",
+    "ext4-block-1k",
+    "ext4-default",
+    "ext4-inline-data",
+    "ext4-no-csum",
+    "ext4-orphan-file",
+];
+
+/// Files that come and go, most of it durable.
+fn write_something(fs: &WritableExt4) -> diskfs_vfs::Result<()> {
+    let attributes = NewAttributes {
+        permissions: 0o644,
+        umask: 0o022,
+        uid: 1000,
+        gid: 1000,
+    };
+    let dir = fs.create(fs.root(), b"made", NewKind::Directory, &attributes)?;
+    for nth in 0..300usize {
+        let name = format!("file-{nth}");
+        let file = fs.create(dir, name.as_bytes(), NewKind::Regular, &attributes)?;
+        fs.write_at(file, 0, &vec![b'x'; nth * 31])?;
+        if nth % 3 == 0 {
+            fs.unlink(dir, name.as_bytes())?;
+        }
+        if nth % 50 == 0 {
+            fs.sync()?;
+        }
+    }
+    fs.sync()?;
+    fs.unlink(dir, b"file-1")
+}
+
+/// The kernel replays what this driver wrote, and shows what this driver shows.
+#[test]
+fn the_kernel_replays_a_journal_of_ours() {
+    if require_root().is_none() || require("e2fsck").is_none() {
+        return;
+    }
+    for name in CRASHED {
+        let copy = image(name);
+        let path = copy.path();
+        let before = Arc::new(Memory::new(std::fs::read(&path).expect("it is readable")));
+        let written = Arc::new(Overlay::in_memory(before.clone(), 64 << 20));
+        let device = Arc::new(Faulty::new(written, []));
+        let options = WriteOptions {
+            commit_interval: None,
+            ..WriteOptions::default()
+        };
+        let fs = WritableExt4::open(device.clone(), &options);
+        let fs = fs.unwrap_or_else(|e| panic!("{name}: {e}"));
+        write_something(&fs).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let log = device.take_log();
+        let crashed = File::open_read_write(&path).expect("it is writable");
+        let replayed = log
+            .crash_after(usize::MAX)
+            .replay(&crashed, |_, _| Fate::Lost);
+        replayed.unwrap_or_else(|e| panic!("{name}: {e}"));
+        let shown = Tree::of_filesystem(filesystem(&path).as_fs());
+        let shown = shown.unwrap_or_else(|e| panic!("{name}: {e}"));
+        let mounted = Mount::of_image(&path, "rw,noatime")
+            .and_then(|mount| Tree::of_directory(mount.path()))
+            .unwrap_or_else(|e| panic!("{name}: {e:#}"));
+        let mut found = mounted.differences(&shown);
+        found.extend(e2fsck(&path));
+        assert!(found.is_empty(), "{name}: {}", summary(&found));
+        assert!(
+            shown.entry("made/file-299").is_some(),
+            "{name}: it was durable"
+        );
+        assert!(
+            shown.entry("made/file-1").is_some(),
+            "{name}: it was not durable"
+        );
     }
 }

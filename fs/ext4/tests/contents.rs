@@ -499,7 +499,7 @@ fn what_is_kept_in_memory_is_told() {
     assert_eq!(fs.metadata(file).unwrap().modified, time);
     assert_eq!(fs.metadata(file).unwrap().size_bytes, 5004);
     let other = fs.lookup(fs.root(), b"1").unwrap();
-    fs.write_at(other, 70_000, &[6; 60_000]).unwrap();
+    fs.write_at(other, 70_000, &vec![6; 60_000]).unwrap();
     assert_eq!(read(&fs, other)[..70_000], vec![0; 70_000]);
     fs.unlink(fs.root(), b"1").unwrap();
     assert_eq!(fs.statistics().unwrap().blocks_free, free - 2);

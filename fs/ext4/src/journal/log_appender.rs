@@ -65,6 +65,11 @@ impl<'a, W: FnMut(u64, &[u8]) -> Result<()>> LogAppender<'a, W> {
         Ok(())
     }
 
+    /// Where the next block goes.
+    pub(super) const fn next(&self) -> LogBlock {
+        self.at
+    }
+
     fn write_pending(&mut self) -> Result<()> {
         let mut at = self.start;
         let mut left = self.pending.as_slice();

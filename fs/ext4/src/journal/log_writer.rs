@@ -6,7 +6,9 @@
 //! written, and flushed. Files' contents were written before (`data=ordered`), so the first flush is
 //! theirs, too. Neither flush can be left out: without the first one the commit block may be durable
 //! before what it stands for, and of that only the metadata has checksums; without the second one
-//! nobody could be told that the transaction is durable. The journal's superblock, where it has
+//! nobody could be told that the transaction is durable. With the first goes a block of zeroes to
+//! where the commit block will be: that has all it says in its first sector, and is whole as soon as
+//! this is written, whatever a disk that tears it leaves of the others. The journal's superblock, where it has
 //! something new to say, goes with the first: until there is a commit block, a log that begins with
 //! this transaction is empty, whatever else is in it.
 //!
@@ -258,17 +260,16 @@ impl LogWriter {
                 appender.append(&block.bytes, head)?;
             }
         }
-        let (at, appended) = appender.finish()?;
+        let at = appender.next();
+        appender.append(&vec![0; self.block_size.len()], &[])?;
+        let (_, appended) = appender.finish()?;
         core.flush_device()?;
         let mut appender = LogAppender::new(self.area(), at, write);
         appender.append(&self.commit_block(), &[])?;
-        let (at, commit) = appender.finish()?;
+        let (at, _) = appender.finish()?;
         core.flush_device()?;
         self.head = (at, sequence.next());
-        self.used_blocks = self
-            .used_blocks
-            .saturating_add(appended)
-            .saturating_add(commit);
+        self.used_blocks = self.used_blocks.saturating_add(appended);
         Ok(())
     }
 

@@ -1,5 +1,6 @@
-//! The journal (jbd2), read: a filesystem that was not unmounted is shown as the kernel would show
-//! it after replaying the log, without a byte of it changed.
+//! The journal (jbd2): a filesystem that was not unmounted is shown as the kernel would show it after
+//! replaying the log, without a byte of it changed; or the log is brought home, and written from then
+//! on ([`log_writer`]).
 //!
 //! # What is done
 //!
