@@ -24,12 +24,12 @@ use crate::volume::Volume;
 
 pub(crate) use allocation::Reserved;
 pub(crate) use change::{
-    END, Hole, MAP_CREDITS, Place, REMOVE_CREDITS, append_block, check_shift_up, extent_at,
-    goes_in_one_step, initialise, map_new, map_reach, mark_unwritten, mark_written, place_at,
-    remove, shift_down, shift_up, split_at, too_large,
+    END, Hole, Place, REMOVE_CREDITS, append_block, check_shift_up, extent_at, goes_in_one_step,
+    initialise, map_new, map_reach, mark_unwritten, mark_written, place_at, remove, shift_down,
+    shift_up, split_at, too_large,
 };
 use extent_tree::empty_root;
-pub(crate) use new_run::{NewRun, allocate};
+pub(crate) use new_run::allocate;
 
 /// How many runs a file may have for its list to be kept: 96 KiB of memory. What has more is looked
 /// up in its tree each time; that is a file in pieces of some blocks each, or a huge one.

@@ -37,8 +37,6 @@
         clippy::unwrap_used
     )
 )]
-// TEMPORARY, until all parts of writing have landed.
-#![allow(dead_code, unused_imports)]
 
 mod allocator;
 mod block;
@@ -60,7 +58,6 @@ mod journal;
 mod locks;
 mod metadata_cache;
 mod no_key_name;
-mod pending;
 mod pool;
 mod posix_acl;
 mod recovery;

@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::block::FsBlock;
 use crate::bytes::index;
-use crate::error::Result;
 use crate::metadata_cache::Key;
 use crate::writer::ChangedBlock;
 

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use crate::bytes::index;
-use crate::checksum::ChecksumSeed;
 use crate::error::{Corrupt, Result, Structure, malformed};
 use crate::group_descriptor::{GroupDescriptor, GroupFlags};
 use crate::metadata_cache::Key;

@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use crate::bytes::{index, split64};
+use crate::bytes::split64;
 use crate::error::{Error, ErrorKind, Result, Structure, malformed};
 use crate::group_descriptor::{GroupDescriptor, GroupFlags};
 use crate::metadata_cache::{Key, zeroed};

@@ -22,7 +22,6 @@ mod tests;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::block::FsBlock;
 use crate::bytes::index;
 use crate::error::{Error, ErrorKind, Result, Structure, malformed};
 use crate::group_descriptor::{self, GroupDescriptor};
@@ -38,16 +37,6 @@ use system_zone::SystemZone;
 
 pub(crate) use blocks::{Allocated, Request, Reserve};
 pub(crate) use counters::Totals;
-
-/// How many blocks of metadata an allocation changes: bitmap and descriptor.
-pub(crate) const ALLOCATE_CREDITS: u32 = 2;
-/// How many it takes to free blocks, for each group that they are in.
-pub(crate) const FREE_CREDITS: u32 = 2;
-/// How many it takes to allocate an inode: its bitmap, the block bitmap, the descriptor, and the
-/// block of the table, which is the one that the inode is stored in afterwards.
-pub(crate) const ALLOCATE_INODE_CREDITS: u32 = 4;
-/// How many it takes to free an inode.
-pub(crate) const FREE_INODE_CREDITS: u32 = 2;
 
 /// The most block groups that a filesystem which is written may have: 256 TiB in blocks of 4 KiB, 16
 /// TiB in blocks of 1 KiB. Each takes some 100 bytes of memory.

@@ -18,7 +18,7 @@ mod shift;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Hole, Place, Run, Step};
+use super::{Hole, Place, Step};
 use crate::block::{FileBlock, FsBlock};
 use crate::error::{Corrupt, Result, Structure, malformed};
 use crate::inode::Inode;

@@ -74,7 +74,7 @@ use error::{Damage, corrupt_block};
 use log::{LogBlock, LogMap, LogReader};
 use replay::NewestBlocks;
 use scan::{Scan, Scanned};
-use superblock::{JournalSuperblock, LogState, SUPERBLOCK_BYTES, StoredSuperblock};
+use superblock::{JournalSuperblock, SUPERBLOCK_BYTES, StoredSuperblock};
 
 pub(crate) use fast_commit::{EditedStep, EditedWalk, FastCommits, NameEdit, NameEdits};
 pub(crate) use log::JournalRun;
@@ -208,11 +208,6 @@ impl Journal {
             tid: replayed.next,
             superblock,
         })
-    }
-
-    /// Whether the log holds something, be it needed or out of date.
-    pub(crate) const fn has_log(&self) -> bool {
-        self.superblock.start.is_some()
     }
 
     fn revoke(

@@ -4,8 +4,8 @@ use diskfs_vfs::{FileFlags, FileType, SetMetadata, SetTime, SetXattr, Timestamp}
 
 use crate::error::{Error, ErrorKind, InInode, Result, Unsupported};
 use crate::inode::{Inode, InodeFlags};
-use crate::pending::xattr;
 use crate::posix_acl::{self, PosixAcl};
+use crate::xattr;
 
 use super::namespace::{live, not_append_only, not_immutable};
 use super::{Core, Handle, now};

@@ -386,11 +386,6 @@ impl Transactions {
         first
     }
 
-    /// Why writing has ended, if it has.
-    pub(crate) fn ended(&self) -> Option<Ended> {
-        self.state().ended.clone()
-    }
-
     /// Fails when an error has ended writing.
     ///
     /// # Errors

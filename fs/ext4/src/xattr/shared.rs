@@ -4,8 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::attribute::{Attribute, Stored, ValueInode};
-use super::entry::Entries;
+use super::attribute::{Attribute, ValueInode};
 use super::{block, value_inode};
 use crate::allocator::{Request, Reserve};
 use crate::block::FsBlock;

@@ -22,8 +22,6 @@ pub(super) struct Stop {
     /// The entry that the way goes on through; in the leaf, the first that ends behind the file
     /// block.
     pub(super) position: usize,
-    /// The file blocks that the node may speak of.
-    pub(super) range: Range<u64>,
 }
 
 impl Stop {
@@ -41,7 +39,6 @@ impl Stop {
                 0 => level.next,
                 _ => level.next.saturating_sub(1),
             },
-            range: level.range.clone(),
         }
     }
 }

@@ -2,7 +2,7 @@ use diskfs_block::Memory;
 
 use zerocopy::FromBytes;
 
-use super::super::{FileMaps, runs};
+use super::super::{FileMaps, Run, runs};
 use super::node::MAGIC;
 use super::*;
 use crate::superblock::tests::sample;

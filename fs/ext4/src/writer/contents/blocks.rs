@@ -4,7 +4,7 @@ use crate::bytes::{index, len_u64};
 use crate::error::Result;
 use crate::file_blocks::{Place, Run, place_at};
 use crate::inode::Inode;
-use crate::writer::{Handle, write_failed};
+use crate::writer::Handle;
 
 /// Bytes to be written at a place in a file.
 #[derive(Debug, Clone, Copy)]

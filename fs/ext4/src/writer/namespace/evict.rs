@@ -6,9 +6,9 @@ use crate::bytes;
 use crate::error::{ErrorKind, Result};
 use crate::file_blocks;
 use crate::inode::{Inode, InodeFlags};
-use crate::pending::xattr;
 use crate::volume::Volume;
 use crate::writer::{Core, Handle, now};
+use crate::xattr;
 
 /// How many blocks the removal of a file changes at least at a time: bitmaps and descriptors of some
 /// groups, its tree, its attributes.

@@ -10,8 +10,6 @@ mod new_inode;
 mod remove;
 mod rename;
 
-use std::sync::Arc;
-
 use diskfs_vfs::FileType;
 
 use crate::directory;

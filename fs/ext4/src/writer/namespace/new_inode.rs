@@ -9,10 +9,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::features::Incompatible;
 use crate::file_blocks;
 use crate::inode::{Inode, InodeFlags, encode_device};
-use crate::pending::xattr;
 use crate::posix_acl::{self, PosixAcl};
 use crate::superblock::Superblock;
 use crate::writer::{Handle, now};
+use crate::xattr;
 
 use super::evict;
 
