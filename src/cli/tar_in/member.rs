@@ -264,7 +264,7 @@ mod tests {
         let over = Pax::parse(b"10 path=c\n\0\0").unwrap();
         assert_eq!(pax.with(over).text(b"path").unwrap(), b"c");
         for bad in [
-            &b"9 path=c\n"[..],
+            &b"8 path=c\n"[..],
             b"11 path=c\n",
             b"x path=c\n",
             b"10 pathxc\n",
