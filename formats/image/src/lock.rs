@@ -44,19 +44,36 @@ pub(crate) fn lock_for_reading(file: &impl AsFd, path: &Path, share: Share) -> R
     if share == Share::Force {
         return Ok(Locked::NotWanted);
     }
-    locked(try_lock(file, &[CONSISTENT_READ]), path)
+    locked(patiently(|| try_lock(file, &[CONSISTENT_READ])), path)
         .map_err(|e| e.hint("stop the virtual machine, or give --force-share to read it anyway"))
 }
 
 /// Locks `file` for writing and fails when anybody else uses it.
 pub(crate) fn lock_for_writing(file: &impl AsFd, path: &Path) -> Result<Locked> {
-    let looked_at =
-        try_lock(file, &[CONSISTENT_READ, WRITE, RESIZE]).and_then(|in_the_way| match in_the_way {
+    let looked_at = patiently(
+        || match try_lock(file, &[CONSISTENT_READ, WRITE, RESIZE])? {
             None => bears_no_writing(file),
             some => Ok(some),
-        });
+        },
+    );
     locked(looked_at, path)
         .map_err(|e| e.hint("stop the program that uses it, or write to an overlay of it"))
+}
+
+/// Looks again for a moment when somebody is in the way: a program that had the image and starts
+/// another one holds its locks, though it has closed it, until that one runs.
+fn patiently(
+    look: impl Fn() -> std::result::Result<Option<&'static str>, Errno>,
+) -> std::result::Result<Option<&'static str>, Errno> {
+    const LOOKS: u32 = 20;
+    const PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
+    for _ in 1..LOOKS {
+        match look() {
+            Ok(Some(_)) => std::thread::sleep(PAUSE),
+            other => return other,
+        }
+    }
+    look()
 }
 
 fn locked(result: std::result::Result<Option<&'static str>, Errno>, path: &Path) -> Result<Locked> {
