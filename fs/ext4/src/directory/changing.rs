@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
+use diskfs_vfs::InodeNumber;
+
 use super::{block, tail};
 use crate::block::FileBlock;
-use crate::error::{Error, ErrorKind, InInode, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::features::Incompatible;
 use crate::file_blocks;
 use crate::htree;
@@ -122,11 +124,8 @@ impl<'a, 'c> Changing<'a, 'c> {
 
     /// That there is no room for another name.
     pub(super) fn full(&self, reason: &'static str) -> Error {
-        let e = Err::<(), _>(Error::new(ErrorKind::NoSpace, reason)).in_inode(self.inode.number);
-        match e {
-            Err(e) => e,
-            Ok(()) => ErrorKind::NoSpace.into(),
-        }
+        let directory = InodeNumber(u64::from(self.inode.number));
+        Error::new(ErrorKind::NoSpace, reason).in_inode(directory)
     }
 }
 

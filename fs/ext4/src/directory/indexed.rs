@@ -9,12 +9,13 @@ use std::borrow::Cow;
 use super::changing::{Block, Changing};
 use super::entry::{ENTRY_BYTES_MIN, NewEntry};
 use super::insert::put;
-use super::leaf::{self, Hashed};
+use super::leaf::{self, Cut, Hashed};
 use super::region::{self, Broken, Placed};
 use super::{block, casefold};
 use crate::block::FileBlock;
 use crate::error::{Error, ErrorKind, InInode, Result, Structure, malformed};
-use crate::htree::{self, Algorithm, Next, Step, Way};
+use crate::features::Incompatible;
+use crate::htree::{self, Algorithm, NameHash, Next, Step, Way};
 use crate::inode::InodeFlags;
 
 /// How many times the way to a leaf is looked for: once for each level that may have to be cut in
@@ -34,21 +35,36 @@ pub(super) fn insert(directory: &mut Changing<'_, '_>, new: &NewEntry<'_>) -> Re
             .in_inode(directory.inode.number);
         };
         let leaf = directory.block(way.leaf)?;
-        let Some(full) = put(directory, leaf, new)? else {
+        let Some(leaf) = put(directory, leaf, new)? else {
             return Ok(());
         };
+        let mut entries = hashed_entries(directory, &way, &leaf)?;
+        let room = directory.entries(&leaf).len();
+        let Some(cut) = leaf::cut(&mut entries, room, new.bytes()) else {
+            return fill(directory, &leaf, &entries, Some(new));
+        };
         match way.next() {
-            Next::Add(step) => return split_leaf(directory, &index, &way, step, &full, new),
+            Next::Add(step) => {
+                let upper = split_leaf(directory, &leaf, &entries, cut, (new, way.hash))?;
+                return add_entry(directory, &index, step, cut.index_hash(), upper);
+            }
             Next::Split { parent, full } => split_node(directory, &index, parent, full)?,
             Next::Deepen { levels } => deepen(directory, &index, levels)?,
-            Next::Full => {
-                let e = directory.full("the directory's index is full");
-                return Err(e.hint("the feature `large_dir` allows larger ones"));
-            }
+            Next::Full => return Err(full(directory)),
         }
     }
     let problem = "it does not take what was made room for";
     Err(malformed(Structure::HtreeBlock(FileBlock(0)), problem)).in_inode(directory.inode.number)
+}
+
+fn full(directory: &Changing<'_, '_>) -> Error {
+    let e = directory.full("the directory's index is full");
+    let features = directory.volume().superblock.features;
+    if features.has(Incompatible::LARGE_DIR) {
+        e
+    } else {
+        e.hint("the feature `large_dir` allows larger ones")
+    }
 }
 
 /// What a name's hash is of.
@@ -140,35 +156,40 @@ fn add_entry(
     directory.change(&block, |bytes| index.add_entry(step, bytes, hash, below))
 }
 
-/// Cuts a full leaf in two, unless putting its entries together makes room enough, and adds an entry.
+/// Cuts a full leaf in two, and adds an entry to the half that its hash belongs to. Returns where the
+/// upper half is.
 fn split_leaf(
     directory: &mut Changing<'_, '_>,
-    index: &htree::Directory,
-    way: &Way,
-    step: Step,
     leaf: &Block,
-    new: &NewEntry<'_>,
+    entries: &[Hashed<'_>],
+    cut: Cut,
+    (new, hash): (&NewEntry<'_>, NameHash),
+) -> Result<FileBlock> {
+    let superblock = &directory.volume().superblock;
+    let (lower, upper) = entries.split_at_checked(cut.at).unwrap_or_default();
+    let (to_lower, to_upper) = if hash < cut.hash {
+        (Some(new), None)
+    } else {
+        (None, Some(new))
+    };
+    let added = directory.append_entries(|region| {
+        leaf::fill(superblock, region, upper, to_upper);
+    })?;
+    fill(directory, leaf, lower, to_lower)?;
+    Ok(added.number)
+}
+
+/// Has a leaf hold these entries, one directly behind the other.
+fn fill(
+    directory: &Changing<'_, '_>,
+    leaf: &Block,
+    entries: &[Hashed<'_>],
+    new: Option<&NewEntry<'_>>,
 ) -> Result<()> {
     let superblock = &directory.volume().superblock;
-    let mut entries = hashed_entries(directory, way, leaf)?;
-    let Some(cut) = leaf::cut(&mut entries, directory.entries(leaf).len(), new.bytes()) else {
-        return directory.change_entries(leaf, |region| {
-            let room = leaf::pack(superblock, region, &entries);
-            region::insert(superblock, region, room, new);
-        });
-    };
-    let (lower, upper) = entries.split_at_checked(cut.at).unwrap_or_default();
-    let to_upper = way.hash >= cut.hash;
-    let fill = |half: &[Hashed<'_>], takes_new: bool, region: &mut [u8]| {
-        let room = leaf::pack(superblock, region, half);
-        if takes_new {
-            region::insert(superblock, region, room, new);
-        }
-    };
-    let added = directory.append_entries(|region| fill(upper, to_upper, region))?;
-    directory.change_entries(leaf, |region| fill(lower, !to_upper, region))?;
-    let hash = cut.hash.0 | u32::from(cut.continued);
-    add_entry(directory, index, step, hash, added.number)
+    directory.change_entries(leaf, |region| {
+        leaf::fill(superblock, region, entries, new);
+    })
 }
 
 /// The entries of a leaf with their hashes.

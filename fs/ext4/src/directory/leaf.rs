@@ -1,6 +1,7 @@
 //! The entries of a leaf of an index, on their way to one or two blocks.
 
-use super::region::{self, Placed, Room};
+use super::entry::NewEntry;
+use super::region::{self, Placed};
 use crate::htree::NameHash;
 use crate::superblock::Superblock;
 
@@ -20,6 +21,13 @@ pub(super) struct Cut {
     pub(super) hash: NameHash,
     /// Whether names of that hash stay in the old one.
     pub(super) continued: bool,
+}
+
+impl Cut {
+    /// What the index says of the upper half.
+    pub(super) fn index_hash(&self) -> u32 {
+        self.hash.0 | u32::from(self.continued)
+    }
 }
 
 /// Sorts entries by hash and says where to cut them so that there is room for one more on both sides.
@@ -61,10 +69,18 @@ fn before_is(entries: &[Hashed<'_>], at: usize, hash: NameHash) -> bool {
     before.is_some_and(|before| before.hash == hash)
 }
 
-/// Fills a block with these entries. Returns what is left.
-pub(super) fn pack(superblock: &Superblock, region: &mut [u8], entries: &[Hashed<'_>]) -> Room {
+/// Has a block hold these entries, and one more behind them if there is one: it has room.
+pub(super) fn fill(
+    superblock: &Superblock,
+    region: &mut [u8],
+    entries: &[Hashed<'_>],
+    new: Option<&NewEntry<'_>>,
+) {
     let entries = entries.iter().map(|entry| entry.placed.bytes());
-    region::pack(superblock, region, entries)
+    let room = region::pack(superblock, region, entries);
+    if let Some(new) = new {
+        region::insert(superblock, region, room, new);
+    }
 }
 
 #[cfg(test)]
@@ -72,7 +88,7 @@ mod tests {
     use diskfs_vfs::FileType;
 
     use super::*;
-    use crate::directory::entry::{NewEntry, put_unused};
+    use crate::directory::entry::put_unused;
     use crate::superblock::tests::sample;
 
     const ROOM: usize = 1012;
@@ -132,7 +148,7 @@ mod tests {
             let mut count = 0;
             for half in [lower, upper] {
                 let mut region = vec![0xff; ROOM];
-                pack(&superblock, &mut region, half);
+                fill(&superblock, &mut region, half, None);
                 let found = region::room_for(&superblock, &region, 264).unwrap();
                 assert!(found.is_some(), "{lens:?}");
                 count += hashed(&superblock, &region, |_| 0).len();
@@ -162,8 +178,11 @@ mod tests {
         let mut entries = hashed(&superblock, &bytes, |_| 8);
         assert_eq!(cut(&mut entries, ROOM, 252), None);
         let mut packed = vec![0xff; ROOM];
-        let room = pack(&superblock, &mut packed, &entries);
-        let again = region::room_for(&superblock, &packed, 252).unwrap();
-        assert_eq!(again, Some(room));
+        fill(&superblock, &mut packed, &entries, None);
+        assert!(
+            region::room_for(&superblock, &packed, 252)
+                .unwrap()
+                .is_some()
+        );
     }
 }

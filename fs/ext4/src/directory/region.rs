@@ -1,11 +1,11 @@
 //! A run of entries that fills its bytes exactly: a directory block without its tail, or a part of an
 //! inline directory.
 
-use diskfs_vfs::FileType;
+use diskfs_vfs::{FileType, InodeNumber};
 
 use super::entry::{self, Entry, NewEntry, bytes_for, put_unused, set_len};
 use crate::bytes::{len_u64, put};
-use crate::error::{Corrupt, Error, InInode};
+use crate::error::{Corrupt, Error};
 use crate::inode::Inode;
 use crate::superblock::Superblock;
 
@@ -21,11 +21,8 @@ impl Broken {
     pub(super) fn in_directory(self, directory: &Inode, start: u64) -> Error {
         let entry = start.saturating_add(len_u64(self.offset));
         let problem = self.problem;
-        let corrupt = Error::from(Corrupt::DirectoryEntry { entry, problem });
-        match Err::<(), _>(corrupt).in_inode(directory.number) {
-            Err(e) => e,
-            Ok(()) => unreachable!("an error stays one"),
-        }
+        Error::from(Corrupt::DirectoryEntry { entry, problem })
+            .in_inode(InodeNumber(u64::from(directory.number)))
     }
 }
 
