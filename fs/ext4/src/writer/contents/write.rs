@@ -44,7 +44,7 @@ impl Core {
         self.update(&[number], CREDITS, |handle| {
             let mut inode = writable(handle, number)?;
             write_back(handle, &mut inode)?;
-            if data.offset < inode.size_bytes {
+            if data.offset != inode.size_bytes {
                 not_append_only(&inode)?;
             }
             if data.bytes.is_empty() {

@@ -103,6 +103,12 @@ impl Core {
         found: Found,
         mode: RenameMode,
     ) -> Result<()> {
+        if found.target.is_some()
+            && matches!(mode, RenameMode::NoReplace | RenameMode::NoReplaceWhiteout)
+        {
+            // That the name is taken comes first, as in the kernel.
+            return Ok(());
+        }
         let below = |dir, ancestor| {
             let reason = "a directory can't go below itself";
             let e = Error::new(ErrorKind::Invalid, reason);
