@@ -9,6 +9,7 @@ use diskfs_block::{BlockRead, Overlay};
 use crate::feature_set::FeatureSet;
 use crate::history::{History, Window};
 use crate::judge::{Tree, judge};
+use crate::layer::{Crashed, Layer};
 use crate::{e2fsck, image, writer};
 
 /// What an overlay may hold: no more than a few replays of a small journal.
@@ -20,17 +21,22 @@ const OVERLAY_BYTES: u64 = 256 << 20;
 /// When one of them finds something wrong; it begins with who.
 pub fn examine(
     set: &FeatureSet,
+    layer: Layer,
     history: &History,
     window: Window,
     crashed: &Arc<dyn BlockRead>,
     directory: &Path,
 ) -> Result<usize> {
+    let by_qemu = layer.check(&**crashed, Crashed::Yes, directory);
+    by_qemu.context("as the crash left it")?;
+    let disk = &layer.open(Arc::clone(crashed))?;
     if !set.traits.journal {
-        return repaired(crashed, directory).map(|()| window.low);
+        return repaired(disk, directory).map(|()| window.low);
     }
-    let state = replayed_in_memory(history, window, crashed).context("replayed in memory")?;
-    replayed_by_writer(history, window, crashed, directory).context("replayed by our writer")?;
-    replayed_by_e2fsck(history, window, crashed, directory).context("replayed by e2fsck")?;
+    let state = replayed_in_memory(history, window, disk).context("replayed in memory")?;
+    replayed_by_writer(layer, history, window, crashed, directory)
+        .context("replayed by our writer")?;
+    replayed_by_e2fsck(set, history, window, disk, directory).context("replayed by e2fsck")?;
     Ok(state)
 }
 
@@ -44,21 +50,28 @@ fn replayed_in_memory(
 }
 
 fn replayed_by_writer(
+    layer: Layer,
     history: &History,
     window: Window,
     crashed: &Arc<dyn BlockRead>,
     directory: &Path,
 ) -> Result<()> {
     let device = Arc::new(Overlay::in_memory(Arc::clone(crashed), OVERLAY_BYTES));
-    writer::open(device.clone(), 0)?.close()?;
+    let guest = layer.open_writable(device.clone())?;
+    writer::open(guest.disk.clone(), 0)?.close()?;
+    guest.close()?;
+    // Clusters that the crash lost may still be.
+    layer.check(&*device, Crashed::Yes, directory)?;
+    let disk = layer.open(device)?;
     let path = directory.join("ours.img");
-    image::write(&*device, &path)?;
+    image::write(&*disk, &path)?;
     e2fsck::check(&path)?;
-    judge(history, window, &Tree::read(&image::read(device)?)?)?;
+    judge(history, window, &Tree::read(&image::read(disk)?)?)?;
     Ok(())
 }
 
 fn replayed_by_e2fsck(
+    set: &FeatureSet,
     history: &History,
     window: Window,
     crashed: &Arc<dyn BlockRead>,
@@ -66,7 +79,7 @@ fn replayed_by_e2fsck(
 ) -> Result<()> {
     let path = directory.join("theirs.img");
     image::write(&**crashed, &path)?;
-    e2fsck::recover(&path)?;
+    e2fsck::recover(&path, set.traits)?;
     e2fsck::check(&path)?;
     judge(
         history,

@@ -34,6 +34,8 @@ pub struct Traits {
     pub extents: bool,
     /// Values of attributes may be larger than a block.
     pub large_values: bool,
+    /// Contents may lie in the inode.
+    pub inline_data: bool,
     /// The kernel mounts it.
     pub mountable: bool,
 }
@@ -43,6 +45,7 @@ const ALL: Traits = Traits {
     large_inodes: true,
     extents: true,
     large_values: false,
+    inline_data: false,
     mountable: true,
 };
 
@@ -93,7 +96,13 @@ pub const SETS: &[FeatureSet] = &[
             32,
         )
     },
-    set("inline-data", "-b 1024 -J size=1 -O inline_data", 32),
+    FeatureSet {
+        traits: Traits {
+            inline_data: true,
+            ..ALL
+        },
+        ..set("inline-data", "-b 1024 -J size=1 -O inline_data", 32)
+    },
     set("bigalloc", "-b 1024 -C 8192 -J size=1 -O bigalloc", 48),
     set("meta-bg", "-b 1024 -J size=1 -O meta_bg,^resize_inode", 48),
     set("orphan-file", "-g 2048 -J size=4 -O orphan_file", 32),

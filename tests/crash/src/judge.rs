@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use diskfs_vfs::{FsRead, InodeNumber};
+use diskfs_vfs::{FsRead, InodeNumber, Timestamp};
 
 use crate::history::{History, Window};
 use crate::node::{Contents, Node, PAGE_BYTES, Reader};
@@ -198,9 +198,15 @@ impl File<'_> {
 
     fn wrong_times(&self, found: &Node) -> Option<String> {
         let times = |node: &Node| (node.modified, node.changed);
-        let known = |time: fn(&Node) -> diskfs_vfs::Timestamp| {
-            self.until_next(&self.timed)
-                .any(|node| time(node) == time(found))
+        let versions: Vec<_> = self.until_next(&self.timed).collect();
+        let known = |time: fn(&Node) -> Timestamp| {
+            let same = |node: &&Node| time(node) == time(found);
+            // Contents that are changed in several steps get the time of each.
+            let between = |pair: &[&Node]| {
+                let changes = pair[0].body != pair[1].body;
+                changes && (time(pair[0])..=time(pair[1])).contains(&time(found))
+            };
+            versions.iter().any(same) || versions.windows(2).any(between)
         };
         if known(|node| node.modified) && known(|node| node.changed) {
             return None;

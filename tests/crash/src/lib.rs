@@ -11,6 +11,7 @@ pub mod history;
 pub mod host;
 pub mod image;
 pub mod judge;
+pub mod layer;
 pub mod lockstep;
 pub mod many;
 pub mod mirror;

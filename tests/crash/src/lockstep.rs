@@ -1,6 +1,7 @@
 //! A filesystem beside the model: each operation is done on both, and leaves the same in both.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -77,6 +78,12 @@ impl Lockstep {
     /// When it doesn't.
     pub fn go_on_with(&mut self, subject: Arc<dyn FsWrite>) -> Result<()> {
         self.subject = subject;
+        // Nothing is held of what was closed.
+        for (inode, times) in self.model.held() {
+            for _ in 0..times {
+                self.model.release(inode)?;
+            }
+        }
         let nameless = |id: &FileId| {
             let latest = self
                 .in_subject
@@ -255,6 +262,12 @@ impl Lockstep {
         if metadata.size_bytes > self.model.metadata(model)?.size_bytes {
             self.model.set_len(model, metadata.size_bytes)?;
         }
+        if let Operation::Fallocate {
+            offset, len_bytes, ..
+        } = operation
+        {
+            self.zero_what_is_zero((subject, model), *offset..offset + len_bytes)?;
+        }
         let before = self.history.latest(subject).map(|node| node.modified);
         if before != Some(metadata.modified) {
             let change = SetMetadata {
@@ -262,6 +275,34 @@ impl Lockstep {
                 ..SetMetadata::default()
             };
             self.model.set_metadata(model, &change)?;
+        }
+        Ok(())
+    }
+
+    /// Makes those bytes of a range zero in the model that are in the subject: a part of them was
+    /// zeroed until there was no room for more.
+    fn zero_what_is_zero(
+        &self,
+        (subject, model): (InodeNumber, InodeNumber),
+        range: Range<u64>,
+    ) -> Result<()> {
+        let size = self.model.metadata(model)?.size_bytes;
+        let mut at = range.start;
+        while at < range.end.min(size) {
+            let (mut theirs, mut ours) = ([0; 512], [0; 512]);
+            let left = usize::try_from(range.end.min(size) - at).unwrap_or(theirs.len());
+            let len = left.min(theirs.len());
+            self.subject.read_at(subject, at, &mut theirs[..len])?;
+            self.model.read_at(model, at, &mut ours[..len])?;
+            if theirs[..len] != ours[..len] {
+                let zeroed = ours
+                    .iter()
+                    .zip(&theirs)
+                    .map(|(a, b)| if *b == 0 { 0 } else { *a });
+                let zeroed: Vec<u8> = zeroed.take(len).collect();
+                self.model.write_at(model, at, &zeroed)?;
+            }
+            at += len as u64;
         }
         Ok(())
     }

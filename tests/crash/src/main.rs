@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use diskfs_crash::feature_set::{FeatureSet, SETS};
+use diskfs_crash::layer::Layer;
 use diskfs_crash::many::{Outcome, run_many};
 use diskfs_crash::session::{Report, Session};
 
@@ -60,6 +61,9 @@ struct Which {
     /// How many runs at a time.
     #[arg(long, default_value_t = 1)]
     jobs: usize,
+    /// In a qcow2 image with clusters of so many bytes.
+    #[arg(long)]
+    qcow2: Option<u32>,
     /// Leaves out all operations but these: 3,17,20.
     #[arg(long, value_delimiter = ',')]
     only: Vec<usize>,
@@ -99,6 +103,9 @@ impl Which {
         let only = (!only.is_empty()).then_some(only);
         let session = |(seed, set): (u64, &FeatureSet)| Session {
             set: *set,
+            layer: self
+                .qcow2
+                .map_or(Layer::Raw, |cluster_size| Layer::Qcow2 { cluster_size }),
             seed,
             operations: self.operations,
             only: only.clone(),
@@ -140,15 +147,19 @@ fn tell((session, outcome, took): &Outcome) -> bool {
 /// Every feature set once, then with other seeds while there is time.
 fn quick(seed: u64) -> bool {
     let started = Instant::now();
-    let sessions = (seed..seed + 100).flat_map(|seed| {
-        SETS.iter().map(move |set| Session {
-            set: *set,
-            seed,
-            operations: 300,
-            only: None,
-            points: QUICK_POINTS,
-        })
-    });
+    let session = |set: &FeatureSet, layer, seed| Session {
+        set: *set,
+        layer,
+        seed,
+        operations: 300,
+        only: None,
+        points: QUICK_POINTS,
+    };
+    let raw = |seed| SETS.iter().map(move |set| session(set, Layer::Raw, seed));
+    let in_qcow2 = [4096, 65536].map(|cluster_size| Layer::Qcow2 { cluster_size });
+    let in_qcow2 = SETS.iter().zip(in_qcow2);
+    let in_qcow2 = in_qcow2.map(|(set, layer)| session(set, layer, seed));
+    let sessions = in_qcow2.chain((seed..seed + 100).flat_map(raw));
     let (mut images, mut failed) = (0, 0);
     run_many(
         sessions,

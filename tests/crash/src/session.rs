@@ -18,6 +18,7 @@ use crate::examine::examine;
 use crate::feature_set::FeatureSet;
 use crate::generate::{Plan, generate};
 use crate::host::Host;
+use crate::layer::{Crashed, Layer};
 use crate::lockstep::Lockstep;
 use crate::mirror::mirror;
 use crate::operation::Operation;
@@ -28,6 +29,8 @@ use crate::{e2fsck, image, writer};
 pub struct Session {
     /// On which kind of filesystem.
     pub set: FeatureSet,
+    /// In which kind of image.
+    pub layer: Layer,
     /// From which seed everything random comes.
     pub seed: u64,
     /// How many operations.
@@ -73,6 +76,10 @@ impl fmt::Display for Report {
 impl Session {
     /// The command that does this run again.
     pub fn command(&self) -> String {
+        let layer = match self.layer {
+            Layer::Raw => String::new(),
+            Layer::Qcow2 { cluster_size } => format!(" --qcow2 {cluster_size}"),
+        };
         let only = match &self.only {
             None => String::new(),
             Some(only) => {
@@ -82,7 +89,7 @@ impl Session {
         };
         format!(
             "cargo run --release -p diskfs-crash -- run --feature-set {} --seed {} --operations {} \
-             --points {}{only}",
+             --points {}{layer}{only}",
             self.set.name, self.seed, self.operations, self.points
         )
     }
@@ -178,7 +185,15 @@ impl Session {
         };
         let history = lockstep.history();
         let window = history.window(part.first_event + point.events);
-        examine(&self.set, history, window, crashed, run.directory).or_else(|error| {
+        examine(
+            &self.set,
+            self.layer,
+            history,
+            window,
+            crashed,
+            run.directory,
+        )
+        .or_else(|error| {
             let name = format!("{}-{}-{}.img", self.set.name, self.seed, point.events);
             let kept = image::keep(&**crashed, &name)?;
             let kept = kept.display();
@@ -225,7 +240,8 @@ impl Session {
             let window = lockstep.history().window(events);
             let crashed: Arc<dyn BlockRead> = image::in_memory(&bytes);
             let (set, history) = (&self.set, lockstep.history());
-            let state = examine(set, history, window, &crashed, directory.path());
+            let layer = Layer::Raw;
+            let state = examine(set, layer, history, window, &crashed, directory.path());
             states.insert(state.with_context(|| format!("after {events} events, {window:?}"))?);
         }
         Ok(Report {
@@ -241,6 +257,7 @@ impl Session {
 /// One filesystem, that is written by turns.
 struct Run<'a> {
     set: FeatureSet,
+    layer: Layer,
     seed: u64,
     directory: &'a Path,
     bytes: Vec<u8>,
@@ -262,6 +279,7 @@ impl<'a> Run<'a> {
     fn new(session: &Session, bytes: Vec<u8>, directory: &'a Path) -> Self {
         Self {
             set: session.set,
+            layer: session.layer,
             seed: session.seed,
             directory,
             bytes,
@@ -284,13 +302,20 @@ impl<'a> Run<'a> {
 
     /// Does operations on our writer.
     fn ours(&mut self, operations: &[&(usize, Operation)]) -> Result<()> {
-        let memory = image::in_memory(&self.bytes);
+        let before = self.layer.image_of(&self.bytes, self.directory)?;
+        let memory = image::in_memory(&before);
         let device = Arc::new(Faulty::new(memory.clone(), []));
+        let guest = self.layer.open_writable(device.clone())?;
         let first_event = self.events;
         let events = || first_event + device.logged();
-        self.go_on_with(writer::open(device.clone(), self.seed)?)?;
+        self.go_on_with(writer::open(guest.disk.clone(), self.seed)?)?;
         self.work(operations, &events)?;
-        let before = std::mem::replace(&mut self.bytes, memory.to_vec());
+        guest.close()?;
+        self.layer.check(&*memory, Crashed::No, self.directory)?;
+        let disk = self.layer.open(memory.clone())?;
+        disk.read_at(0, &mut self.bytes)?;
+        let length = usize::try_from(memory.size_bytes())?;
+        let before = self.layer.long_enough(before, length);
         let log = device.take_log();
         self.events += log.events().len() + 1;
         self.recorded.push(Recorded {
@@ -299,7 +324,7 @@ impl<'a> Run<'a> {
             first_event,
         });
         let path = self.directory.join("closed.img");
-        image::write(&*memory, &path)?;
+        image::write(&*disk, &path)?;
         e2fsck::check(&path).context("after closing")
     }
 

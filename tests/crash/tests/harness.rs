@@ -1,12 +1,14 @@
 //! The harness on the kernel, which is taken to be right: what it finds wrong there is its own fault.
 
 use diskfs_crash::feature_set::FeatureSet;
+use diskfs_crash::layer::Layer;
 use diskfs_crash::session::Session;
 use diskfs_fixtures::{require, require_root};
 
 fn session(set: &str, seed: u64) -> Session {
     Session {
         set: FeatureSet::named(set).unwrap(),
+        layer: Layer::Raw,
         seed,
         operations: 300,
         only: None,
