@@ -86,31 +86,31 @@ impl Open {
     }
 }
 
-/// Where the superblock lies: two sectors under one checksum, that is written in place to say that
-/// there is a journal to replay. Nobody can open what is left of it when it is torn between them
-/// (the kernel can't, e2fsck takes a backup), and so all rely on a disk that does not do that.
-const SUPERBLOCK: Range<u64> = 1024..2048;
-
-/// Does not tear a write within the superblock, but before it.
-fn whole_superblock(event: &Event, fate: Fate) -> Fate {
+/// Does not tear a write within the superblock, but before it: two sectors under one checksum, that
+/// are written in place to say that there is a journal to replay. Nobody can open what is left of
+/// them when they are torn apart (the kernel can't, e2fsck takes a backup), and so all rely on a
+/// disk that does not do that.
+fn whole(superblock: &Range<u64>, event: &Event, fate: Fate) -> Fate {
     let (Event::Write { offset, .. }, Fate::Torn { keep_bytes }) = (event, fate) else {
         return fate;
     };
     let end = offset + keep_bytes;
-    if SUPERBLOCK.start < end && end < SUPERBLOCK.end {
+    if superblock.start < end && end < superblock.end {
         return Fate::Torn {
-            keep_bytes: SUPERBLOCK.start.saturating_sub(*offset),
+            keep_bytes: superblock.start.saturating_sub(*offset),
         };
     }
     fate
 }
 
-/// Calls `look` with each moment and the image that it leaves of `fresh`.
+/// Calls `look` with each moment and the image that it leaves of `fresh`, on whose device the
+/// filesystem's superblock lies at `superblock`.
 ///
 /// # Errors
 /// The first that `look` answers.
 pub fn each(
     fresh: &[u8],
+    superblock: &Range<u64>,
     log: &WriteLog,
     points: Points,
     mut look: impl FnMut(Point, &Arc<dyn BlockRead>) -> Result<()>,
@@ -129,7 +129,7 @@ pub fn each(
         let crashed = Overlay::in_memory(below, OVERLAY_BYTES);
         let mut fate = choice.fate();
         for (index, event) in open.iter().enumerate() {
-            event.replay(&crashed, whole_superblock(event, fate(index, event)))?;
+            event.replay(&crashed, whole(superblock, event, fate(index, event)))?;
         }
         let point = Point {
             events,

@@ -1,7 +1,8 @@
 //! What e2fsck says of an image.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -113,13 +114,26 @@ fn is_advice(line: &str) -> bool {
     ADVICE.iter().any(|end| line.ends_with(end))
 }
 
+/// Where it is, also for who has no `sbin` in his PATH. Not with another PATH for the child: for that
+/// the standard library forks, which takes long with images in memory.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let elsewhere = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+        std::env::split_paths(&path)
+            .chain(elsewhere)
+            .map(|directory| directory.join("e2fsck"))
+            .find(|program| program.is_file())
+            .unwrap_or_else(|| PathBuf::from("e2fsck"))
+    })
+}
+
 fn run(image: &Path, option: &str) -> Result<(i32, String)> {
-    let path = std::env::var("PATH").unwrap_or_default();
-    let output = Command::new("e2fsck")
+    let output = Command::new(program())
         .args([option])
         .arg(image)
         .env("LC_ALL", "C")
-        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
         .stdin(Stdio::null())
         .output()
         .context("e2fsck can't be started")?;

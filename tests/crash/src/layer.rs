@@ -1,5 +1,6 @@
 //! What lies between the filesystem and the device that loses power: nothing, or a qcow2 image.
 
+use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -10,6 +11,9 @@ use diskfs_fixtures::run;
 use diskfs_image::{Format, Image, OpenOptions, WritableImage};
 
 use crate::image;
+
+/// Where the superblock of ext4 lies on its disk.
+const SUPERBLOCK: Range<u64> = 1024..2048;
 
 /// How much longer a crashed image is than the one that was recorded, so that it can be written.
 const ROOM_BYTES: usize = 16 << 20;
@@ -104,6 +108,27 @@ impl Layer {
                 Ok(image.device())
             }
         }
+    }
+
+    /// Where the device of an image has the filesystem's superblock. It stays there: nobody shares
+    /// the cluster, and nothing discards it.
+    ///
+    /// # Errors
+    /// Whatever the image answers; when it does not lie in one piece.
+    pub fn superblock(self, image: &Arc<Memory>) -> Result<Range<u64>> {
+        if self == Self::Raw {
+            return Ok(SUPERBLOCK);
+        }
+        for run in Image::from_device(image.clone(), &options())?.map() {
+            let run = run?;
+            let bytes = run.start..run.start + run.len_bytes;
+            if let (true, Some(host)) = (bytes.contains(&SUPERBLOCK.start), run.host_offset) {
+                ensure!(bytes.end >= SUPERBLOCK.end, "a superblock in two places");
+                let start = host + (SUPERBLOCK.start - bytes.start);
+                return Ok(start..start + (SUPERBLOCK.end - SUPERBLOCK.start));
+            }
+        }
+        bail!("no cluster has the superblock")
     }
 
     /// The image as it was, but as long as it became, and some more.

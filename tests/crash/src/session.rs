@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -163,11 +164,12 @@ impl Session {
                 count: share + 1,
                 seed: self.seed,
             };
-            crash_points::each(&part.before, &part.log, points, |point, crashed| {
+            let look = |point: Point, crashed: &Arc<dyn BlockRead>| {
                 report.images += 1;
                 states.insert(self.look(run, part, point, crashed)?);
                 Ok(())
-            })?;
+            };
+            crash_points::each(&part.before, &part.superblock, &part.log, points, look)?;
         }
         report.states = states.len();
         Ok(report)
@@ -270,6 +272,7 @@ struct Run<'a> {
 /// What our writer did from when it opened the filesystem until it closed it.
 struct Recorded {
     before: Vec<u8>,
+    superblock: Range<u64>,
     log: WriteLog,
     /// How many events there were before.
     first_event: usize,
@@ -304,6 +307,7 @@ impl<'a> Run<'a> {
     fn ours(&mut self, operations: &[&(usize, Operation)]) -> Result<()> {
         let before = self.layer.image_of(&self.bytes, self.directory)?;
         let memory = image::in_memory(&before);
+        let superblock = self.layer.superblock(&memory)?;
         let device = Arc::new(Faulty::new(memory.clone(), []));
         let guest = self.layer.open_writable(device.clone())?;
         let first_event = self.events;
@@ -320,6 +324,7 @@ impl<'a> Run<'a> {
         self.events += log.events().len() + 1;
         self.recorded.push(Recorded {
             before,
+            superblock,
             log,
             first_event,
         });
