@@ -26,6 +26,9 @@ pub struct History {
     cuts: HashMap<InodeNumber, Vec<Cut>>,
     /// Operations that a crash may leave half done, with the file that they are about.
     in_steps: HashMap<usize, InodeNumber>,
+    /// States that are after an operation on a file's contents, done or failed on the way: each
+    /// step of it sets the times.
+    timed_in_steps: HashMap<usize, InodeNumber>,
 }
 
 /// What a completed sync promises.
@@ -146,6 +149,11 @@ impl History {
         self.in_steps.get(&operation) == Some(&inode)
     }
 
+    /// Whether the operation that led to that state set this file's times in several steps.
+    pub fn is_timed_in_steps(&self, state: usize, inode: InodeNumber) -> bool {
+        self.timed_in_steps.get(&state) == Some(&inode)
+    }
+
     /// Notes an operation that was done, with the files that it changed as they are now.
     pub fn push(
         &mut self,
@@ -167,6 +175,11 @@ impl History {
         }
         self.changed.push(changed);
         self.events.push(events);
+    }
+
+    /// Notes that the last operation changed this file's contents, or began to.
+    pub fn note_times(&mut self, inode: InodeNumber) {
+        self.timed_in_steps.insert(self.operations(), inode);
     }
 
     /// Notes what the last operation took away, and whether a crash may leave it half done.

@@ -188,23 +188,22 @@ type Version<'a> = (usize, &'a Arc<Node>);
 
 impl File<'_> {
     /// The versions up to the one that an operation was making.
-    fn until_next<'v>(&self, versions: &'v [Version<'v>]) -> impl Iterator<Item = &'v Node> {
+    fn until_next<'v>(&self, versions: &'v [Version<'v>]) -> impl Iterator<Item = Version<'v>> {
         let until = self.state + 1;
-        versions
-            .iter()
-            .filter(move |(from, _)| *from <= until)
-            .map(|(_, node)| &***node)
+        let versions = versions.iter().copied();
+        versions.filter(move |(from, _)| *from <= until)
     }
 
     fn wrong_times(&self, found: &Node) -> Option<String> {
         let times = |node: &Node| (node.modified, node.changed);
         let versions: Vec<_> = self.until_next(&self.timed).collect();
         let known = |time: fn(&Node) -> Timestamp| {
-            let same = |node: &&Node| time(node) == time(found);
-            // Contents that are changed in several steps get the time of each.
-            let between = |pair: &[&Node]| {
-                let changes = pair[0].body != pair[1].body;
-                changes && (time(pair[0])..=time(pair[1])).contains(&time(found))
+            let same = |(_, node): &Version<'_>| time(node) == time(found);
+            // What is done in several steps sets the time in each.
+            let between = |pair: &[Version<'_>]| {
+                let ((_, before), (state, after)) = (pair[0], pair[1]);
+                let in_steps = self.history.is_timed_in_steps(state, self.inode);
+                in_steps && (time(before)..=time(after)).contains(&time(found))
             };
             versions.iter().any(same) || versions.windows(2).any(between)
         };
@@ -215,7 +214,10 @@ impl File<'_> {
             "inode {}: times {:?} are none that it had: {:?}",
             self.inode,
             times(found),
-            self.until_next(&self.timed).map(times).collect::<Vec<_>>()
+            versions
+                .iter()
+                .map(|(_, node)| times(node))
+                .collect::<Vec<_>>()
         ))
     }
 
@@ -223,7 +225,7 @@ impl File<'_> {
     fn wrong_size(&self, found: &Contents) -> Option<String> {
         let sizes: Vec<_> = self
             .until_next(&self.versions)
-            .filter_map(|node| Some(node.contents()?.size_bytes))
+            .filter_map(|(_, node)| Some(node.contents()?.size_bytes))
             .collect();
         let between = |pair: &[u64]| {
             let range = pair[0].min(pair[1])..=pair[0].max(pair[1]);

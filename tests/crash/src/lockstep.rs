@@ -452,6 +452,12 @@ impl Lockstep {
 
     /// Notes what the last operation means for a crash.
     fn note(&mut self, operation: &Operation, outcome: Outcome, size_before: u64) {
+        let contents_of = operation
+            .changes_contents_of()
+            .and_then(|id| self.in_subject.number(id));
+        if let Some(inode) = contents_of {
+            self.history.note_times(inode);
+        }
         if matches!(outcome, Outcome::Failed(_)) {
             return;
         }
@@ -464,10 +470,7 @@ impl Lockstep {
             }
             _ => {}
         }
-        if let Some(inode) = operation
-            .changes_contents_of()
-            .and_then(|id| self.in_subject.number(id))
-        {
+        if let Some(inode) = contents_of {
             self.history.note_contents(inode, operation, size_before);
         }
     }
