@@ -3,6 +3,7 @@
 
 mod durability;
 mod fixtures;
+mod killed;
 mod lifetime;
 mod memory;
 mod served;

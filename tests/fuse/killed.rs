@@ -1,0 +1,301 @@
+//! kill -9 in the middle of an untar: what is left is replayed, clean, and has what was synced.
+//!
+//! `DISKFS_KILL_ROUNDS` says how often (50 for the long run), `DISKFS_KILL_SEED` where chance begins.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use diskfs_fixtures::require;
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::{Mountpoint, can_mount, diskfs, processes_with, run, stderr};
+
+/// Rounds of a usual run.
+const ROUNDS: u64 = 3;
+
+/// The archive: so many directories of so many files.
+const DIRECTORIES: usize = 60;
+const FILES: usize = 100;
+
+/// Each file of that number is synced as soon as it is whole.
+const SYNCED: usize = 37;
+
+/// The longest that an untar goes on: past one commit by the clock.
+const LONGEST_MS: u64 = 6500;
+
+const IMAGE_BYTES: u64 = 256 << 20;
+
+/// Numbers that follow a seed.
+struct Chance(u64);
+
+impl Chance {
+    /// Xorshift (Marsaglia, 2003).
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+/// The archive, and the names of its files.
+struct Archive {
+    path: PathBuf,
+    files: Vec<String>,
+}
+
+impl Archive {
+    fn make(dir: &Path) -> Self {
+        let tree = dir.join("tree");
+        let mut files = Vec::new();
+        for d in 0..DIRECTORIES {
+            fs::create_dir_all(tree.join(format!("{d:02}"))).unwrap();
+            for f in 0..FILES {
+                let name = format!("{d:02}/{f:02}");
+                fs::write(tree.join(&name), contents(&name)).unwrap();
+                files.push(name);
+            }
+        }
+        let path = dir.join("tree.tar");
+        let words = ["-cf".as_ref(), path.as_os_str(), "-C".as_ref()];
+        let what = ["--sort=name".as_ref(), ".".as_ref()];
+        run("tar", &[&words[..], &[tree.as_os_str()], &what].concat());
+        Self { path, files }
+    }
+
+    fn unpack(&self, at: &Path) -> Child {
+        let mut tar = Command::new("tar");
+        let words = ["-xf".as_ref(), self.path.as_os_str(), "-C".as_ref()];
+        tar.args(words).arg(at).stderr(Stdio::null());
+        tar.spawn().expect("tar")
+    }
+}
+
+/// A few bytes to some blocks, that only this file has.
+fn contents(name: &str) -> Vec<u8> {
+    let line = format!("{name}\n").into_bytes();
+    let sum = name.bytes().fold(7, |sum, byte| sum * 31 + u64::from(byte));
+    line.repeat(usize::try_from(sum % 1500).unwrap() + 1)
+}
+
+/// Two kinds of image, in which the same filesystem is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Raw,
+    Qcow2,
+}
+
+/// One round: an image, and what was promised of it.
+struct Round {
+    format: Format,
+    dir: TempDir,
+}
+
+impl Round {
+    fn new(format: Format) -> Self {
+        let round = Self {
+            format,
+            dir: TempDir::new().expect("a directory"),
+        };
+        let raw = round.raw();
+        File::create(&raw).unwrap().set_len(IMAGE_BYTES).unwrap();
+        run(
+            "mke2fs",
+            &[
+                "-q".as_ref(),
+                "-t".as_ref(),
+                "ext4".as_ref(),
+                raw.as_os_str(),
+            ],
+        );
+        if format == Format::Qcow2 {
+            let words = ["convert", "-O", "qcow2"].map(AsRef::as_ref);
+            let image = round.image();
+            run(
+                "qemu-img",
+                &[&words[..], &[raw.as_os_str(), image.as_os_str()]].concat(),
+            );
+        }
+        round
+    }
+
+    fn raw(&self) -> PathBuf {
+        self.dir.path().join("disk.img")
+    }
+
+    fn image(&self) -> PathBuf {
+        match self.format {
+            Format::Raw => self.raw(),
+            Format::Qcow2 => self.dir.path().join("disk.qcow2"),
+        }
+    }
+
+    /// Unpacks the archive until the server is killed. Returns which files were synced by then.
+    fn untar_and_kill(&self, archive: &Archive, chance: &mut Chance) -> Vec<String> {
+        let at = Mountpoint::new();
+        let image = self.image();
+        let mounted = diskfs([
+            "mount".as_ref(),
+            "--rw".as_ref(),
+            image.as_os_str(),
+            at.as_os_str(),
+        ]);
+        assert!(mounted.status.success(), "{}", stderr(&mounted));
+        let synced = Mutex::new(Vec::new());
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let mut tar = archive.unpack(&at);
+            scope.spawn(|| sync_some(&at, archive, &synced, &over));
+            std::thread::sleep(Duration::from_millis(20 + chance.below(LONGEST_MS)));
+            self.kill(&at, chance.below(2) == 0);
+            over.store(true, Ordering::Relaxed);
+            tar.wait().expect("tar ends");
+        });
+        let waited = diskfs(["wait".as_ref(), image.as_os_str()]);
+        assert!(waited.status.success(), "{}", stderr(&waited));
+        synced.into_inner().unwrap()
+    }
+
+    /// Kills the server; and what would clean up behind it, too, if it is to be alone.
+    fn kill(&self, at: &Mountpoint, all: bool) {
+        let pid = |process: &PathBuf| {
+            let name = process.file_name()?.to_str()?.parse().ok()?;
+            Pid::from_raw(name)
+        };
+        let server = processes_with(&self.image());
+        let server = pid(server.first().expect("a server")).expect("a pid");
+        if all {
+            for process in processes_with(at).iter().filter_map(pid) {
+                if process != server {
+                    kill_process(process, Signal::KILL).unwrap();
+                }
+            }
+        }
+        kill_process(server, Signal::KILL).unwrap();
+        if all {
+            let _ = Command::new("umount").arg("-l").arg(at.path()).status();
+        }
+        at.wait_until(false);
+    }
+
+    /// What everybody says of the image when its journal was replayed.
+    fn check(&self, synced: &[String]) {
+        self.check_image("as it was left");
+        let mut operand = self.image().into_os_string();
+        operand.push(":/replayed");
+        let written = diskfs(["touch".as_ref(), operand.as_os_str()]);
+        assert!(written.status.success(), "{}", stderr(&written));
+        self.check_image("when it was replayed");
+        let raw = self.dir.path().join("checked.img");
+        let words = ["convert", "-O", "raw", "-f"].map(AsRef::as_ref);
+        let format = match self.format {
+            Format::Raw => "raw",
+            Format::Qcow2 => "qcow2",
+        };
+        let image = self.image();
+        let paths = [format.as_ref(), image.as_os_str(), raw.as_os_str()];
+        run("qemu-img", &[&words[..], &paths].concat());
+        let checked = run("e2fsck", &["-fn".as_ref(), raw.as_os_str()]);
+        assert!(!checked.contains("recover"), "{checked}");
+        self.check_contents(synced);
+    }
+
+    fn check_image(&self, when: &str) {
+        if self.format == Format::Raw {
+            return;
+        }
+        let mut qemu_img = Command::new("qemu-img");
+        let checked = qemu_img.args(["check", "-f", "qcow2"]).arg(self.image());
+        let checked = checked.output().unwrap();
+        // 3: clusters are lost, and nothing else.
+        let fine = matches!(checked.status.code(), Some(0 | 3));
+        let said = String::from_utf8_lossy(&checked.stdout);
+        assert!(fine, "{when}: {said}{}", stderr(&checked));
+    }
+
+    fn check_contents(&self, synced: &[String]) {
+        if synced.is_empty() {
+            return;
+        }
+        let image = self.image().into_os_string();
+        let paths = synced.iter().map(|name| format!("/{name}").into());
+        let words = ["cat".into(), image].into_iter().chain(paths);
+        let found = diskfs(words);
+        assert!(found.status.success(), "{}", stderr(&found));
+        let expected: Vec<u8> = synced.iter().flat_map(|name| contents(name)).collect();
+        assert!(found.stdout == expected, "contents of {synced:?}");
+    }
+}
+
+/// Follows the untar and syncs some of its files, until the mount is gone or the time over.
+fn sync_some(at: &Path, archive: &Archive, synced: &Mutex<Vec<String>>, over: &AtomicBool) {
+    for name in archive.files.iter().step_by(SYNCED) {
+        let path = at.join(name);
+        while !fs::read(&path).is_ok_and(|found| found == contents(name)) {
+            if over.load(Ordering::Relaxed) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        if File::open(&path).and_then(|file| file.sync_all()).is_err() {
+            return;
+        }
+        synced.lock().unwrap().push(name.clone());
+    }
+}
+
+fn from_environment(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn kill_often(format: Format) {
+    if can_mount().is_none() {
+        return;
+    }
+    for tool in ["mke2fs", "e2fsck", "qemu-img", "tar"] {
+        if require(tool).is_none() {
+            return;
+        }
+    }
+    let rounds = from_environment("DISKFS_KILL_ROUNDS").unwrap_or(ROUNDS);
+    let seed = from_environment("DISKFS_KILL_SEED").unwrap_or_else(|| std::process::id().into());
+    let dir = TempDir::new().expect("a directory");
+    let archive = Archive::make(dir.path());
+    // Not by eprintln!, whose output is kept when the test passes.
+    let say = |line: String| {
+        let _ = writeln!(std::io::stderr(), "{line}");
+    };
+    for round in 0..rounds {
+        let seed = seed + round;
+        say(format!(
+            "{format:?}: DISKFS_KILL_SEED={seed} DISKFS_KILL_ROUNDS=1"
+        ));
+        // Small seeds give small numbers at first.
+        let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let began = Instant::now();
+        let image = Round::new(format);
+        let synced = image.untar_and_kill(&archive, &mut chance);
+        let took = began.elapsed().as_secs_f32();
+        image.check(&synced);
+        say(format!(
+            "  killed after {took:.1} s, {} files were synced",
+            synced.len()
+        ));
+    }
+}
+
+#[test]
+fn an_untar_that_is_killed_leaves_a_sound_filesystem() {
+    kill_often(Format::Raw);
+}
+
+#[test]
+fn an_untar_that_is_killed_leaves_a_sound_qcow2_image() {
+    kill_often(Format::Qcow2);
+}
