@@ -1,6 +1,7 @@
 //! The mount: what the kernel shows of a filesystem that we serve, and how mounts begin and end.
 #![cfg(feature = "fuse")]
 
+mod commands;
 mod durability;
 mod fixtures;
 mod killed;
