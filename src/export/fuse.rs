@@ -29,6 +29,7 @@ mod directory;
 mod ending;
 mod flags;
 mod id_map;
+mod linger;
 mod mount_table;
 mod options;
 mod presence;
@@ -47,6 +48,7 @@ use adapter::Adapter;
 use ahead::{Ahead, Guesses};
 use attributes::Nodes;
 use device::{Connection, MountPoint};
+use linger::Linger;
 use options::Direction;
 use presence::Presence;
 use writing::WritingAdapter;
@@ -83,7 +85,12 @@ enum Service {
 pub fn mount(fs: Arc<dyn FsRead>, mountpoint: &Path, options: &Options) -> Result<Mounted> {
     let connection = device::connect(mountpoint, Direction::ReadOnly, options)?;
     let (ahead, guesses) = Ahead::new();
-    let adapter = Adapter::new(Arc::clone(&fs), options, ahead);
+    let adapter = Adapter::new(
+        Arc::clone(&fs),
+        options,
+        linger(&connection, options)?,
+        ahead,
+    );
     let (session, mount) = begin(adapter, connection, mountpoint, options)?;
     let service = Service::Reading {
         session,
@@ -105,7 +112,12 @@ pub fn mount_writable(
 ) -> Result<Mounted> {
     let connection = device::connect(mountpoint, Direction::ReadWrite, options)?;
     let notifier = Arc::new(OnceLock::new());
-    let adapter = WritingAdapter::new(Arc::clone(&fs), options, Arc::clone(&notifier));
+    let adapter = WritingAdapter::new(
+        Arc::clone(&fs),
+        options,
+        linger(&connection, options)?,
+        Arc::clone(&notifier),
+    );
     let (session, mount) = begin(adapter, connection, mountpoint, options)?;
     let _ = notifier.set(session.notifier());
     Ok(Mounted::new(
@@ -113,6 +125,11 @@ pub fn mount_writable(
         mount,
         options,
     ))
+}
+
+fn linger(connection: &Connection, options: &Options) -> Result<Linger> {
+    Linger::new(&connection.device, options.thread_count())
+        .map_err(|error| failed("no second descriptor", &error, &connection.mount.path))
 }
 
 /// Shakes hands with the kernel.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use crate::block::FsBlock;
 use crate::bytes::{index, len_u64, part};
 use crate::error::{Result, Structure, malformed};
-use crate::group_descriptor::GroupDescriptor;
 use crate::inode::Inode;
 use crate::metadata_cache::Key;
 use crate::superblock::Superblock;
@@ -108,7 +107,7 @@ fn place(superblock: &Superblock, number: u32) -> Option<Place> {
 /// The piece that holds a place, and the byte in it.
 fn piece_at(volume: &Volume, place: Place) -> Result<(Piece, usize)> {
     let superblock = &volume.superblock;
-    let table = GroupDescriptor::read(volume, place.group)?.inode_table;
+    let table = volume.inode_table(place.group)?;
     let block_bytes = superblock.block_size.bytes();
     let bits = superblock.block_size.bits();
     // A power of two, as both of them are.

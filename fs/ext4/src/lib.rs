@@ -49,6 +49,7 @@ mod ext4;
 mod features;
 mod file_blocks;
 mod group_descriptor;
+mod hashing;
 mod htree;
 mod identity;
 mod inline_data;

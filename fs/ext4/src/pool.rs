@@ -6,12 +6,13 @@
 //! never changed under a reader's hands: a change makes a copy when somebody still holds the old
 //! content, be it a reader or a commit that is writing it to the journal.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::block::FsBlock;
 use crate::bytes::index;
+use crate::hashing::HashMap;
 use crate::metadata_cache::Key;
 use crate::writer::ChangedBlock;
 

@@ -9,6 +9,7 @@ use crate::block::FsBlock;
 use crate::bytes::index;
 use crate::error::{InInode, Result, device_failed};
 use crate::file_blocks::FileMaps;
+use crate::group_descriptor::GroupDescriptor;
 use crate::inode::Inode;
 use crate::inode_table;
 use crate::journal::FastCommits;
@@ -30,6 +31,8 @@ pub(crate) struct Volume {
     /// Changes that are not in the device's blocks.
     pub(crate) fast_commits: Option<FastCommits>,
     inodes: Cache<u32, Arc<Inode>>,
+    /// By group.
+    inode_tables: Cache<u32, FsBlock>,
 }
 
 impl Volume {
@@ -41,6 +44,8 @@ impl Volume {
     ) -> Self {
         /// What a parsed inode takes, with its attributes and the cache's own.
         const INODE_BYTES: u64 = 512;
+        /// How many groups' tables are known without their descriptors: of 128 GiB, as a rule.
+        const INODE_TABLES: usize = 1024;
         // Three quarters for blocks, an eighth each for parsed inodes and for maps of files.
         let eighth = cache_bytes.wrapping_div(8);
         Self {
@@ -51,6 +56,7 @@ impl Volume {
             fast_commits: None,
             pool: None,
             inodes: Cache::new(index(eighth.wrapping_div(INODE_BYTES)).max(16)),
+            inode_tables: Cache::new(INODE_TABLES),
         }
     }
 
@@ -67,22 +73,33 @@ impl Volume {
         }
     }
 
-    /// Forgets what is known of an inode, which has changed; of its map when that has.
-    pub(crate) fn forget_inode(&self, number: u32) {
-        self.inodes.remove(&number);
+    /// Takes notice of an inode that has changed: it is this now, or not in use. Who was reading it
+    /// from the table meanwhile does not keep what it read.
+    pub(crate) fn note_inode(&self, number: u32, inode: Option<Inode>) {
+        match inode {
+            Some(inode) => self.inodes.insert(number, Arc::new(inode)),
+            None => drop(self.inodes.remove(&number)),
+        }
     }
 
     /// The inode, or `None` when it is not in use or out of range.
     pub(crate) fn inode(&self, number: u32) -> Result<Option<Arc<Inode>>> {
-        if let Some(inode) = self.inodes.get(&number) {
-            return Ok(Some(inode));
-        }
-        let Some(inode) = inode_table::read(self, number).in_inode(number)? else {
-            return Ok(None);
+        let read = || match inode_table::read(self, number).in_inode(number) {
+            Ok(Some(inode)) => Ok(Arc::new(inode)),
+            Ok(None) => Err(None),
+            Err(e) => Err(Some(e)),
         };
-        let inode = Arc::new(inode);
-        self.inodes.insert(number, Arc::clone(&inode));
-        Ok(Some(inode))
+        match self.inodes.get_or_insert_with(&number, read) {
+            Ok(inode) => Ok(Some(inode)),
+            Err(None) => Ok(None),
+            Err(Some(e)) => Err(e),
+        }
+    }
+
+    /// Where the inode table of a group begins. Nothing moves it.
+    pub(crate) fn inode_table(&self, group: u32) -> Result<FsBlock> {
+        let read = || Ok(GroupDescriptor::read(self, group)?.inode_table);
+        self.inode_tables.get_or_insert_with(&group, read)
     }
 
     /// One block of metadata that has nothing to be checked as a whole.

@@ -15,8 +15,9 @@ use fuser::{
 use super::ahead::{Ahead, SmallFile};
 use super::attributes::{kind, no_attributes};
 use super::directory::{Cursors, Listing, Room, is_dot};
+use super::linger::Linger;
 use super::options::Options;
-use super::reading::{FOREVER, Reading, guarded, report};
+use super::reading::{FOREVER, Reading, report};
 
 /// How many read-ahead requests the kernel keeps in flight: two of the largest (1 MiB) per thread
 /// at the default of four threads would be 8; small ones are many more. libfuse's default is 12.
@@ -50,9 +51,14 @@ pub(super) struct Adapter {
 }
 
 impl Adapter {
-    pub(super) fn new(fs: Arc<dyn FsRead>, options: &Options, ahead: Ahead) -> Self {
+    pub(super) fn new(
+        fs: Arc<dyn FsRead>,
+        options: &Options,
+        linger: Linger,
+        ahead: Ahead,
+    ) -> Self {
         Self {
-            reading: Reading::new(fs, &options.ids),
+            reading: Reading::new(fs, &options.ids, linger),
             checks_permissions: options.access.checks_permissions(),
             cursors: Cursors::default(),
             ahead,
@@ -97,15 +103,16 @@ impl Filesystem for Adapter {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        guarded("lookup", || match self.find(parent, name.as_bytes()) {
-            Ok(Some((attr, generation))) => reply.entry(&FOREVER, &attr, generation),
-            // Number 0 tells the kernel to remember that there is no such name.
-            Ok(None) => {
-                let nothing = no_attributes(INodeNo(0), None);
-                reply.entry(&FOREVER, &nothing, Generation(0));
-            }
-            Err(error) => reply.error(report("lookup", &error)),
-        });
+        self.reading
+            .answer("lookup", || match self.find(parent, name.as_bytes()) {
+                Ok(Some((attr, generation))) => reply.entry(&FOREVER, &attr, generation),
+                // Number 0 tells the kernel to remember that there is no such name.
+                Ok(None) => {
+                    let nothing = no_attributes(INodeNo(0), None);
+                    reply.entry(&FOREVER, &nothing, Generation(0));
+                }
+                Err(error) => reply.error(report("lookup", &error)),
+            });
     }
 
     fn getattr(
@@ -115,11 +122,13 @@ impl Filesystem for Adapter {
         _handle: Option<FileHandle>,
         reply: ReplyAttr,
     ) {
-        guarded("getattr", || self.reading.getattr(node, reply));
+        self.reading
+            .answer("getattr", || self.reading.getattr(node, reply));
     }
 
     fn readlink(&self, _request: &Request, node: INodeNo, reply: ReplyData) {
-        guarded("readlink", || self.reading.readlink(node, reply));
+        self.reading
+            .answer("readlink", || self.reading.readlink(node, reply));
     }
 
     fn open(&self, _request: &Request, _node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -163,7 +172,7 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        guarded("read", || {
+        self.reading.answer("read", || {
             self.reading.read(node, offset, size, reply);
             if offset == 0 {
                 self.ahead.read(self.reading.nodes.inode(node));
@@ -179,7 +188,7 @@ impl Filesystem for Adapter {
         cookie: u64,
         mut reply: ReplyDirectory,
     ) {
-        guarded("readdir", || {
+        self.reading.answer("readdir", || {
             let dir = self.reading.nodes.inode(node);
             let add = |entry: &DirEntry| {
                 let number = INodeNo(entry.inode.0);
@@ -205,7 +214,7 @@ impl Filesystem for Adapter {
         cookie: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        guarded("readdirplus", || {
+        self.reading.answer("readdirplus", || {
             let dir = self.reading.nodes.inode(node);
             let mut small = Vec::new();
             let add = |entry: &DirEntry| {
@@ -232,7 +241,7 @@ impl Filesystem for Adapter {
     }
 
     fn statfs(&self, _request: &Request, _node: INodeNo, reply: ReplyStatfs) {
-        guarded("statfs", || self.reading.statfs(reply));
+        self.reading.answer("statfs", || self.reading.statfs(reply));
     }
 
     fn getxattr(
@@ -243,13 +252,14 @@ impl Filesystem for Adapter {
         size: u32,
         reply: ReplyXattr,
     ) {
-        guarded("getxattr", || {
+        self.reading.answer("getxattr", || {
             self.reading.getxattr(node, name.as_bytes(), size, reply);
         });
     }
 
     fn listxattr(&self, _request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
-        guarded("listxattr", || self.reading.listxattr(node, size, reply));
+        self.reading
+            .answer("listxattr", || self.reading.listxattr(node, size, reply));
     }
 
     fn lseek(
@@ -261,7 +271,8 @@ impl Filesystem for Adapter {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        guarded("lseek", || self.reading.lseek(node, offset, whence, reply));
+        self.reading
+            .answer("lseek", || self.reading.lseek(node, offset, whence, reply));
     }
 
     fn ioctl(
@@ -275,7 +286,8 @@ impl Filesystem for Adapter {
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
-        guarded("ioctl", || self.reading.ioctl(node, command, reply));
+        self.reading
+            .answer("ioctl", || self.reading.ioctl(node, command, reply));
     }
 }
 

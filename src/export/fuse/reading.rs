@@ -14,6 +14,7 @@ use fuser::{
 use super::attributes::{Nodes, attributes};
 use super::flags::{FS_IOC_FSGETXATTR, FS_IOC_GETFLAGS, flag_bits, fsxattr};
 use super::id_map::IdMap;
+use super::linger::Linger;
 
 /// How long the kernel may keep what it was told. Nobody else changes the image while it is open,
 /// so this stands for forever: ten years, which no kernel's clock arithmetic overflows on.
@@ -41,15 +42,24 @@ pub(super) struct Reading {
     pub(super) fs: Arc<dyn FsRead>,
     pub(super) nodes: Nodes,
     pub(super) ids: IdMap,
+    linger: Linger,
 }
 
 impl Reading {
-    pub(super) fn new(fs: Arc<dyn FsRead>, ids: &IdMap) -> Self {
+    pub(super) fn new(fs: Arc<dyn FsRead>, ids: &IdMap, linger: Linger) -> Self {
         Self {
             nodes: Nodes::new(fs.root()),
             ids: ids.clone(),
             fs,
+            linger,
         }
+    }
+
+    /// Answers a request, on a thread that waits for the next one then.
+    pub(super) fn answer(&self, operation: &str, answer: impl FnOnce()) {
+        self.linger.asked();
+        guarded(operation, answer);
+        self.linger.answered();
     }
 
     /// What `lookup` tells: the attributes, the node's number in them, and the generation.

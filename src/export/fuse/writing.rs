@@ -35,6 +35,7 @@ use super::adapter::MAX_BACKGROUND;
 use super::attributes::{decode_device, kind, no_attributes};
 use super::directory::is_dot;
 use super::flags::{FS_IOC_SETFLAGS, flags_of};
+use super::linger::Linger;
 use super::options::Options;
 use super::reading::{FOREVER, Reading, guarded, is_acl, report};
 use changes::Changes;
@@ -132,11 +133,12 @@ impl WritingAdapter {
     pub(super) fn new(
         fs: Arc<dyn FsWrite>,
         options: &Options,
+        linger: Linger,
         notifier: Arc<OnceLock<Notifier>>,
     ) -> Self {
         let reader: Arc<dyn FsRead> = Arc::clone(&fs) as _;
         Self {
-            reading: Reading::new(reader, &options.ids),
+            reading: Reading::new(reader, &options.ids, linger),
             fs,
             checks_permissions: options.access.checks_permissions(),
             references: References::new(),
@@ -469,11 +471,12 @@ impl Filesystem for WritingAdapter {
     }
 
     fn destroy(&mut self) {
-        guarded("destroy", || self.references.forget_all(&*self.fs));
+        self.reading
+            .answer("destroy", || self.references.forget_all(&*self.fs));
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        guarded("lookup", || {
+        self.reading.answer("lookup", || {
             let found = self.reading.find(parent, name.as_bytes());
             match found.and_then(|found| found.map(|inode| self.known(inode)).transpose()) {
                 Ok(Some((attr, generation))) => reply.entry(&FOREVER, &attr, generation),
@@ -488,7 +491,7 @@ impl Filesystem for WritingAdapter {
     }
 
     fn forget(&self, _request: &Request, node: INodeNo, times: u64) {
-        guarded("forget", || {
+        self.reading.answer("forget", || {
             self.references.forget(&*self.fs, self.inode(node), times);
         });
     }
@@ -500,7 +503,8 @@ impl Filesystem for WritingAdapter {
         _handle: Option<FileHandle>,
         reply: ReplyAttr,
     ) {
-        guarded("getattr", || self.reading.getattr(node, reply));
+        self.reading
+            .answer("getattr", || self.reading.getattr(node, reply));
     }
 
     fn setattr(
@@ -521,7 +525,7 @@ impl Filesystem for WritingAdapter {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        guarded("setattr", || {
+        self.reading.answer("setattr", || {
             let wish = Wish {
                 mode,
                 uid,
@@ -539,7 +543,8 @@ impl Filesystem for WritingAdapter {
     }
 
     fn readlink(&self, _request: &Request, node: INodeNo, reply: ReplyData) {
-        guarded("readlink", || self.reading.readlink(node, reply));
+        self.reading
+            .answer("readlink", || self.reading.readlink(node, reply));
     }
 
     fn mknod(
@@ -552,7 +557,7 @@ impl Filesystem for WritingAdapter {
         device: u32,
         reply: ReplyEntry,
     ) {
-        guarded("mknod", || {
+        self.reading.answer("mknod", || {
             let device = decode_device(device);
             let kind = match FileType::from_mode(mode) {
                 Some(FileType::Regular) => NewKind::Regular,
@@ -576,7 +581,7 @@ impl Filesystem for WritingAdapter {
         umask: u32,
         reply: ReplyEntry,
     ) {
-        guarded("mkdir", || {
+        self.reading.answer("mkdir", || {
             let maker = Maker::new(request, mode, umask);
             let made = self.make(parent, name, NewKind::Directory, maker);
             reply_entry("mkdir", made, reply);
@@ -591,7 +596,7 @@ impl Filesystem for WritingAdapter {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        guarded("symlink", || {
+        self.reading.answer("symlink", || {
             let kind = NewKind::Symlink(target.as_os_str().as_bytes());
             let maker = Maker::new(request, 0o777, 0);
             reply_entry("symlink", self.make(parent, name, kind, maker), reply);
@@ -608,7 +613,7 @@ impl Filesystem for WritingAdapter {
         _flags: i32,
         reply: ReplyCreate,
     ) {
-        guarded("create", || {
+        self.reading.answer("create", || {
             let maker = Maker::new(request, mode, umask);
             match self.make(parent, name, NewKind::Regular, maker) {
                 Ok((attr, generation)) => {
@@ -628,7 +633,7 @@ impl Filesystem for WritingAdapter {
         name: &OsStr,
         reply: ReplyEntry,
     ) {
-        guarded("link", || {
+        self.reading.answer("link", || {
             let (inode, dir) = (self.inode(node), self.inode(parent));
             let linked = self.change(dir, || self.fs.link(inode, dir, name.as_bytes()));
             let entry = linked.and_then(|()| self.known(inode));
@@ -637,7 +642,7 @@ impl Filesystem for WritingAdapter {
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        guarded("unlink", || {
+        self.reading.answer("unlink", || {
             let dir = self.inode(parent);
             let done = self.change(dir, || self.fs.unlink(dir, name.as_bytes()));
             reply_empty("unlink", done.map_err(Refusal::from), reply);
@@ -645,7 +650,7 @@ impl Filesystem for WritingAdapter {
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        guarded("rmdir", || {
+        self.reading.answer("rmdir", || {
             let dir = self.inode(parent);
             let done = self.change(dir, || self.fs.rmdir(dir, name.as_bytes()));
             reply_empty("rmdir", done.map_err(Refusal::from), reply);
@@ -662,7 +667,7 @@ impl Filesystem for WritingAdapter {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        guarded("rename", || {
+        self.reading.answer("rename", || {
             let Some(mode) = rename_mode(flags) else {
                 return reply.error(Errno::EINVAL);
             };
@@ -675,7 +680,7 @@ impl Filesystem for WritingAdapter {
     }
 
     fn open(&self, request: &Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        guarded("open", || {
+        self.reading.answer("open", || {
             match self.open_file(self.inode(node), flags, request.uid()) {
                 Ok(flags) => reply.opened(NO_HANDLE, flags),
                 Err(error) => reply.error(report("open", &error)),
@@ -694,7 +699,8 @@ impl Filesystem for WritingAdapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        guarded("read", || self.reading.read(node, offset, size, reply));
+        self.reading
+            .answer("read", || self.reading.read(node, offset, size, reply));
     }
 
     fn write(
@@ -709,7 +715,7 @@ impl Filesystem for WritingAdapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        guarded("write", || {
+        self.reading.answer("write", || {
             match self.write_some(self.inode(node), offset, data, write_flags) {
                 // A request holds less than 4 GiB.
                 Ok(written) => reply.written(u32::try_from(written).unwrap_or(u32::MAX)),
@@ -742,7 +748,7 @@ impl Filesystem for WritingAdapter {
         data_only: bool,
         reply: ReplyEmpty,
     ) {
-        guarded("fsync", || {
+        self.reading.answer("fsync", || {
             let what = if data_only {
                 SyncFile::Data
             } else {
@@ -791,7 +797,7 @@ impl Filesystem for WritingAdapter {
         cookie: u64,
         mut reply: ReplyDirectory,
     ) {
-        guarded("readdir", || {
+        self.reading.answer("readdir", || {
             let listed = self.list(node, handle, cookie, |entry| {
                 let number = INodeNo(entry.inode.0);
                 let kind = kind(entry.file_type.unwrap_or(FileType::Regular));
@@ -813,7 +819,7 @@ impl Filesystem for WritingAdapter {
         cookie: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        guarded("readdirplus", || {
+        self.reading.answer("readdirplus", || {
             let take = |entry: Listed<'_>| self.add_listed(entry, &mut reply);
             match self.list(node, handle, cookie, take) {
                 Ok(()) => reply.ok(),
@@ -823,7 +829,7 @@ impl Filesystem for WritingAdapter {
     }
 
     fn statfs(&self, _request: &Request, _node: INodeNo, reply: ReplyStatfs) {
-        guarded("statfs", || self.reading.statfs(reply));
+        self.reading.answer("statfs", || self.reading.statfs(reply));
     }
 
     fn setxattr(
@@ -836,7 +842,7 @@ impl Filesystem for WritingAdapter {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        guarded("setxattr", || {
+        self.reading.answer("setxattr", || {
             let name = name.as_bytes();
             let done = self.set_xattr(request, self.inode(node), name, value, flags);
             reply_empty("setxattr", done, reply);
@@ -851,17 +857,18 @@ impl Filesystem for WritingAdapter {
         size: u32,
         reply: ReplyXattr,
     ) {
-        guarded("getxattr", || {
+        self.reading.answer("getxattr", || {
             self.reading.getxattr(node, name.as_bytes(), size, reply);
         });
     }
 
     fn listxattr(&self, _request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
-        guarded("listxattr", || self.reading.listxattr(node, size, reply));
+        self.reading
+            .answer("listxattr", || self.reading.listxattr(node, size, reply));
     }
 
     fn removexattr(&self, _request: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        guarded("removexattr", || {
+        self.reading.answer("removexattr", || {
             let done = self.fs.remove_xattr(self.inode(node), name.as_bytes());
             reply_empty("removexattr", done.map_err(Refusal::from), reply);
         });
@@ -878,7 +885,7 @@ impl Filesystem for WritingAdapter {
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
-        guarded("ioctl", || match command {
+        self.reading.answer("ioctl", || match command {
             FS_IOC_SETFLAGS => self.set_flags(node, input, reply),
             _ => self.reading.ioctl(node, command, reply),
         });
@@ -894,7 +901,7 @@ impl Filesystem for WritingAdapter {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        guarded("fallocate", || {
+        self.reading.answer("fallocate", || {
             let done = self.fallocate_range(self.inode(node), offset, len_bytes, mode);
             reply_empty("fallocate", done.map_err(Refusal::from), reply);
         });
@@ -909,7 +916,8 @@ impl Filesystem for WritingAdapter {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        guarded("lseek", || self.reading.lseek(node, offset, whence, reply));
+        self.reading
+            .answer("lseek", || self.reading.lseek(node, offset, whence, reply));
     }
 
     fn copy_file_range(
@@ -925,7 +933,7 @@ impl Filesystem for WritingAdapter {
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        guarded("copy_file_range", || {
+        self.reading.answer("copy_file_range", || {
             let place = |node, offset| Place {
                 inode: self.inode(node),
                 offset,

@@ -131,15 +131,15 @@ impl<'c> Handle<'c> {
         (failed && self.held_space.get()).then(|| self.transaction())
     }
 
-    /// An inode as it is now, past the cache of parsed inodes.
+    /// An inode as it is now.
     ///
     /// # Errors
     /// `NotFound` when it is not in use; `Corrupt`, `Io`.
     pub(crate) fn inode(&self, number: u32) -> Result<Inode> {
-        inode_table::read(self.volume(), number)
-            .in_inode(number)?
-            .ok_or_else(|| Error::new(ErrorKind::NotFound, "no such inode"))
-            .in_inode(number)
+        match self.volume().inode(number)? {
+            Some(inode) => Ok(Arc::unwrap_or_clone(inode)),
+            None => Err(Error::new(ErrorKind::NotFound, "no such inode")).in_inode(number),
+        }
     }
 
     /// Puts an inode that was in use into the table, with all that may have changed.
@@ -198,14 +198,20 @@ impl<'c> Handle<'c> {
         let superblock = &self.volume().superblock;
         let (key, offset) = inode_table::key_of(self.volume(), number)?;
         let size = usize::from(superblock.inode_size);
-        let result = self.change(key, |block| {
+        let encoded = self.change(key, |block| {
             let end = offset.saturating_add(size);
-            match block.get_mut(offset..end) {
-                Some(bytes) => encode(superblock, bytes),
-                None => Err(malformed(Structure::Inode(number), "it is cut short")),
-            }
+            let Some(bytes) = block.get_mut(offset..end) else {
+                return Err(malformed(Structure::Inode(number), "it is cut short"));
+            };
+            encode(superblock, bytes)?;
+            // What was asked for is not always what the bytes can hold.
+            Inode::parse_unchecked(superblock, number, bytes)
         })?;
-        self.volume().forget_inode(number);
+        let (inode, result) = match encoded {
+            Ok(inode) => (inode, Ok(())),
+            Err(e) => (None, Err(e)),
+        };
+        self.volume().note_inode(number, inode);
         result
     }
 

@@ -1,9 +1,9 @@
 //! Files that somebody keeps alive without a name, as an open file is.
 
-use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::bytes::index;
+use crate::hashing::HashMap;
 
 const SHARDS: usize = 16;
 

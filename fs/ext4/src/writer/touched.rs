@@ -1,11 +1,11 @@
 //! Which transaction changed each inode last: what fsync waits for.
 
-use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use diskfs_vfs::SyncFile;
 
 use crate::bytes::index;
+use crate::hashing::HashMap;
 use crate::pool::TransactionId;
 
 const SHARDS: usize = 16;

@@ -11,7 +11,6 @@
 //! ([`Handle::go_on`](super::Handle::go_on)); and nobody waits for an inode's lock with an open
 //! handle. So a commit always comes to its end.
 
-use std::collections::HashSet;
 use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::block::FsBlock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::hashing::HashSet;
 use crate::pool::TransactionId;
 
 /// Blocks of the filesystem that were freed: one run.
@@ -567,7 +567,7 @@ mod tests {
         transactions.note_revoked(FsBlock(6));
         transactions.note_changed(FsBlock(6));
         let (_, changes, ()) = transactions.close_running(|_| ()).unwrap();
-        assert_eq!(changes.blocks, HashSet::from([FsBlock(6)]));
-        assert_eq!(changes.revoked, HashSet::from([FsBlock(5)]));
+        assert_eq!(changes.blocks, HashSet::from_iter([FsBlock(6)]));
+        assert_eq!(changes.revoked, HashSet::from_iter([FsBlock(5)]));
     }
 }

@@ -157,7 +157,7 @@ impl Fixture {
             let (key, offset) = crate::inode_table::key_of(volume, number)?;
             let size = usize::from(volume.superblock.inode_size);
             handle.change(key, |block| block[offset..offset + size].fill(0))?;
-            volume.forget_inode(number);
+            volume.note_inode(number, None);
             handle.core().allocator.free_inode(handle, number, is_dir)
         });
         done.unwrap();
