@@ -26,6 +26,7 @@ pub struct History {
     cuts: HashMap<InodeNumber, Vec<Cut>>,
     /// Operations that a crash may leave half done, with the file that they are about.
     in_steps: HashMap<usize, InodeNumber>,
+    moves: HashMap<InodeNumber, Vec<Move>>,
     /// States that are after an operation on a file's contents, done or failed on the way: each
     /// step of it sets the times.
     timed_in_steps: HashMap<usize, InodeNumber>,
@@ -59,6 +60,29 @@ pub struct Floor {
 struct Cut {
     state: usize,
     bytes: Range<u64>,
+}
+
+/// What took a range out of a file or made room for one: what lies behind it moved.
+#[derive(Debug, Clone)]
+struct Move {
+    state: usize,
+    range: Range<u64>,
+    what: Fallocate,
+}
+
+impl Move {
+    /// Where the byte is that was at `offset`; `None` when it was taken out.
+    fn place_after(&self, offset: u64) -> Option<u64> {
+        let len_bytes = self.range.end - self.range.start;
+        if offset < self.range.start {
+            return Some(offset);
+        }
+        match self.what {
+            Fallocate::InsertRange => Some(offset + len_bytes),
+            _ if offset < self.range.end => None,
+            _ => Some(offset - len_bytes),
+        }
+    }
 }
 
 /// What a crash may lead to.
@@ -138,6 +162,14 @@ impl History {
         before.map(|cut| cut.state).max().unwrap_or(0)
     }
 
+    /// Where the byte at `offset` in state `from` is in the later state `to`.
+    pub fn place_in(&self, inode: InodeNumber, offset: u64, from: usize, to: usize) -> Option<u64> {
+        let moves = self.moves.get(&inode).into_iter().flatten();
+        moves
+            .filter(|moved| from < moved.state && moved.state <= to)
+            .try_fold(offset, |offset, moved| moved.place_after(offset))
+    }
+
     /// Whether bytes of that range were ever taken away.
     pub fn was_cut(&self, inode: InodeNumber, bytes: &Range<u64>) -> bool {
         let mut cuts = self.cuts.get(&inode).into_iter().flatten();
@@ -198,6 +230,11 @@ impl History {
                 Fallocate::Allocate | Fallocate::AllocateKeepSize => return,
                 Fallocate::CollapseRange | Fallocate::InsertRange => {
                     self.in_steps.insert(state - 1, inode);
+                    self.moves.entry(inode).or_default().push(Move {
+                        state,
+                        range: *offset..offset + len_bytes,
+                        what: *what,
+                    });
                     *offset..u64::MAX
                 }
                 _ => *offset..offset + len_bytes,

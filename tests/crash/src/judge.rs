@@ -272,14 +272,20 @@ impl File<'_> {
                 0
             };
             let byte = found.byte(offset);
-            let allowed = |(index, (_, node)): (usize, &Version<'_>)| {
+            let allowed = |(index, (from, node)): (usize, &Version<'_>)| {
                 // A version lives until the next one begins.
                 let until = self
                     .versions
                     .get(index + 1)
                     .map_or(usize::MAX, |next| next.0);
-                let contents = node.contents();
-                until > cut && contents.is_some_and(|contents| contents.byte(offset) == byte)
+                // Blocks with data are written in place, as in the kernel, also those that moved in a
+                // transaction that a crash takes back: what is new shows where they were.
+                let moved_to = self.history.place_in(self.inode, offset, self.state, *from);
+                let same = |place| {
+                    let contents = node.contents();
+                    contents.is_some_and(|contents| contents.byte(place) == byte)
+                };
+                until > cut && (same(offset) || moved_to.is_some_and(same))
             };
             if !self.versions.iter().enumerate().any(allowed) {
                 return Some(self.tell(offset, range, found));
