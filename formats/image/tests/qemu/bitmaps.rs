@@ -7,21 +7,21 @@ use std::process::{Command, Stdio};
 use diskfs_image::{Image, OpenOptions};
 
 use crate::model::{is_clean, open};
-use crate::tools::{Random, have_qemu, run};
+use crate::tools::{Random, have_qemu, run, start};
 
 const SIZE: u64 = 32 << 20;
 
 /// A digest of each bitmap, by QEMU.
 fn digests(dir: &Path, image: &str) -> Vec<String> {
     let blockdev = format!("driver=qcow2,node-name=disk,file.driver=file,file.filename={image}");
-    let mut child = Command::new("qemu-storage-daemon")
+    let mut command = Command::new("qemu-storage-daemon");
+    command
         .args(["--blockdev", &blockdev])
         .args(["--chardev", "stdio,id=qmp", "--monitor", "chardev=qmp"])
         .current_dir(dir)
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .stdout(Stdio::piped());
+    let mut child = start(&mut command);
     let mut input = child.stdin.take().unwrap();
     writeln!(input, r#"{{"execute":"qmp_capabilities"}}"#).unwrap();
     for name in ["fine", "coarse"] {

@@ -1,7 +1,8 @@
 //! Running QEMU's programs, and numbers that look random.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 /// Whether the programs are there. A test that needs them ends when they are not, but not in CI.
 #[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
@@ -19,13 +20,26 @@ pub(crate) fn have_qemu(test: &str) -> bool {
     true
 }
 
+/// Starts a program, one at a time.
+///
+/// A child that another thread has forked holds, until it runs its program, the locks of all images
+/// that were open then, also of one that has been closed since. QEMU looks at locks once, so it must not
+/// be started meanwhile.
+pub(crate) fn start(command: &mut Command) -> Child {
+    static STARTING: Mutex<()> = Mutex::new(());
+    let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    // Returns when the program runs.
+    command
+        .spawn()
+        .unwrap_or_else(|e| panic!("{command:?}: {e}"))
+}
+
 /// Runs a program in `dir` and gives back what it printed, whether it failed or not.
 pub(crate) fn try_run(dir: &Path, program: &str, args: &[&str]) -> Output {
-    Command::new(program)
-        .args(args)
-        .current_dir(dir)
-        .output()
-        .unwrap_or_else(|e| panic!("{program}: {e}"))
+    let mut command = Command::new(program);
+    command.args(args).current_dir(dir).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    start(&mut command).wait_with_output().unwrap()
 }
 
 /// Runs a program in `dir`, which must succeed, and gives back its standard output.
