@@ -266,7 +266,7 @@ fn first_difference(a: &[u8], b: &[u8]) -> String {
 /// How many operations a set of features gets; `DISKFS_FSX_OPS` sets another number.
 fn operations() -> usize {
     let set = std::env::var("DISKFS_FSX_OPS").ok();
-    set.and_then(|set| set.parse().ok()).unwrap_or(400)
+    set.and_then(|set| set.parse().ok()).unwrap_or(240)
 }
 
 fn seed() -> u64 {
@@ -391,11 +391,11 @@ fn a_full_filesystem_stays_whole() {
 /// How many extents; `DISKFS_EXTENTS` sets another number (a million takes an image of 3 GiB).
 fn extents() -> u64 {
     let set = std::env::var("DISKFS_EXTENTS").ok();
-    set.and_then(|set| set.parse().ok()).unwrap_or(30_000)
+    set.and_then(|set| set.parse().ok()).unwrap_or(20_000)
 }
 
 /// A file of which each other block is a hole, written in no order: leaves are split everywhere, and
-/// with 30,000 extents in blocks of 1 KiB the tree has three levels. The journal is so small that
+/// with 20,000 extents in blocks of 1 KiB the tree has three levels. The journal is so small that
 /// cutting and moving take several transactions.
 #[test]
 fn a_file_of_many_extents() {

@@ -108,6 +108,12 @@ fn walk(fs: &Ext4) {
     let _ = fs.statistics();
 }
 
+/// How many damaged filesystems; `DISKFS_MUTATIONS` sets another number.
+fn cases() -> u32 {
+    let set = std::env::var("DISKFS_MUTATIONS").ok();
+    set.and_then(|set| set.parse().ok()).unwrap_or(150)
+}
+
 fn open_and_walk(bytes: Vec<u8>) {
     let start = Instant::now();
     let device = Arc::new(Memory::new(bytes));
@@ -121,7 +127,7 @@ fn open_and_walk(bytes: Vec<u8>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 50, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 50, ..ProptestConfig::default() })]
     #[test]
     fn changed_bytes_do_no_harm(
         kind in 0..KINDS.len(),

@@ -222,7 +222,7 @@ fn a_crash_at_any_moment() {
         return;
     }
     let seed = number("DISKFS_QEMU_SEED", 1);
-    for seed in seed..seed + number("DISKFS_QEMU_ROUNDS", 4) {
+    for seed in seed..seed + number("DISKFS_QEMU_ROUNDS", 3) {
         crash_everywhere(&small(seed), 30, 2);
     }
 }

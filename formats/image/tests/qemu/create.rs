@@ -10,7 +10,7 @@ use diskfs_image::create::{
 use diskfs_image::{Compression, CreateOptions, Format, Image, OpenOptions, create};
 use serde_json::Value;
 
-use crate::tools::{have_qemu, run};
+use crate::tools::{have_qemu, number, run};
 
 /// One combination of options.
 #[derive(Debug, Clone)]
@@ -148,15 +148,22 @@ fn cases() -> Vec<Case> {
             preallocation,
         });
     };
-    for cluster_size_bytes in [512, 4096, 65536, 2 << 20] {
-        for refcount_bits in [1, 2, 4, 8, 16, 32, 64] {
+    // Each with each takes a while, and QEMU ten runs for each.
+    let all = number("DISKFS_QEMU_ROUNDS", 1) > 1;
+    for (nth, cluster_size_bytes) in [512, 4096, 65536, 2 << 20].into_iter().enumerate() {
+        for refcount_bits in [1_u32, 2, 4, 8, 16, 32, 64] {
+            let is_even = (nth + refcount_bits.ilog2() as usize).is_multiple_of(2);
             let image = NewQcow2 {
                 cluster_size_bytes,
                 refcount_bits,
                 ..plain.clone()
             };
-            add(2_000_000, image.clone(), Off);
-            add(2_000_000, image, Metadata);
+            if all || is_even {
+                add(2_000_000, image.clone(), Off);
+            }
+            if all || !is_even {
+                add(2_000_000, image, Metadata);
+            }
         }
     }
     for size in [0, 1, 512, 65_536, (1 << 30) + 512] {

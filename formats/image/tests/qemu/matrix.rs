@@ -121,7 +121,7 @@ fn random_combinations() {
     if !have_qemu("random_combinations") {
         return;
     }
-    let rounds = number("DISKFS_QEMU_ROUNDS", 12);
+    let rounds = number("DISKFS_QEMU_ROUNDS", 8);
     let seed = number("DISKFS_QEMU_SEED", 1000);
     for seed in seed..seed + rounds {
         check(Case::random(seed));

@@ -27,7 +27,7 @@ fn write_and_check(dir: &Path, case: &Case, steps: u64) {
     let snapshots = snapshots_of(dir, case);
     let mut model = Model::new(bytes, true);
     let mut r = Random::new(case.seed ^ 0x77);
-    for round in 0..3 {
+    for round in 0..2 {
         let image = open(dir, "disk.qcow2");
         let disk = image.device();
         for _ in 0..steps {
@@ -164,7 +164,7 @@ fn each_feature() {
         },
     ];
     for (seed, case) in (1..).zip(cases) {
-        check(Case { seed, ..case }, 60);
+        check(Case { seed, ..case }, 40);
     }
 }
 
@@ -173,7 +173,7 @@ fn random_combinations() {
     if !have_qemu("random_combinations") {
         return;
     }
-    let rounds = number("DISKFS_QEMU_ROUNDS", 10);
+    let rounds = number("DISKFS_QEMU_ROUNDS", 5);
     let seed = number("DISKFS_QEMU_SEED", 5000);
     for seed in seed..seed + rounds {
         check(Case::random(seed), 80);

@@ -146,7 +146,7 @@ fn snapshots_in_turns_with_qemu() {
         return;
     }
     let seed = number("DISKFS_QEMU_SEED", 4000);
-    let rounds = number("DISKFS_QEMU_ROUNDS", 60).div_ceil(20);
+    let rounds = number("DISKFS_QEMU_ROUNDS", 40).div_ceil(20);
     for round in 0..rounds {
         one_image(seed + round);
     }

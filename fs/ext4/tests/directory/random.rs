@@ -29,7 +29,7 @@ fn random_names_in_every_form_of_directory() {
     if !have("random_names", &["mke2fs", "e2fsck"]) {
         return;
     }
-    let steps: usize = std::env::var("DISKFS_STEPS").map_or(600, |steps| steps.parse().unwrap());
+    let steps: usize = std::env::var("DISKFS_STEPS").map_or(400, |steps| steps.parse().unwrap());
     let only = std::env::var("DISKFS_ONLY").ok();
     let dir = tempfile::tempdir().unwrap();
     for (nth, (what, args, size)) in (1..).zip(MATRIX) {
