@@ -8,6 +8,7 @@
 //! A file's range is looked at and changed with the file's lock held, and none of these locks is
 //! held while another is taken.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -86,6 +87,40 @@ impl Delayed {
 pub(crate) struct DelayedFiles {
     shards: [Mutex<HashMap<u32, Delayed>>; SHARDS],
     bytes: AtomicU64,
+    emptied: Mutex<Emptied>,
+}
+
+/// Files that had contents and were cut to nothing a short while ago: who writes one anew wants to have
+/// the old or the new after a crash, so nothing is kept of it (the kernel's `auto_da_alloc`).
+#[derive(Debug, Default)]
+struct Emptied {
+    lately: HashSet<u32>,
+    before: HashSet<u32>,
+}
+
+impl Emptied {
+    /// What is remembered at most: with more, those that came first are forgotten sooner.
+    const LATELY_MAX: usize = 4096;
+
+    fn add(&mut self, inode: u32) {
+        if self.lately.len() >= Self::LATELY_MAX {
+            self.age();
+        }
+        self.lately.insert(inode);
+    }
+
+    fn age(&mut self) {
+        self.before = std::mem::take(&mut self.lately);
+    }
+
+    fn contains(&self, inode: u32) -> bool {
+        self.lately.contains(&inode) || self.before.contains(&inode)
+    }
+
+    fn forget(&mut self, inode: u32) {
+        self.lately.remove(&inode);
+        self.before.remove(&inode);
+    }
 }
 
 impl DelayedFiles {
@@ -94,6 +129,31 @@ impl DelayedFiles {
         let [first, ..] = &self.shards;
         let shard = self.shards.get(nth).unwrap_or(first);
         shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn emptied(&self) -> MutexGuard<'_, Emptied> {
+        self.emptied.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A file that had contents was cut to nothing.
+    pub(crate) fn note_emptied(&self, inode: u32) {
+        self.emptied().add(inode);
+    }
+
+    /// Whether that was a short while ago: up to two of the times that pass between calls of
+    /// [`age_emptied`](Self::age_emptied).
+    pub(crate) fn was_emptied(&self, inode: u32) -> bool {
+        self.emptied().contains(inode)
+    }
+
+    /// The file is gone.
+    pub(crate) fn forget_emptied(&self, inode: u32) {
+        self.emptied().forget(inode);
+    }
+
+    /// Time has passed.
+    pub(crate) fn age_emptied(&self) {
+        self.emptied().age();
     }
 
     /// How much is kept.
@@ -177,6 +237,22 @@ impl DelayedFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_emptied_is_known_for_a_while() {
+        let files = DelayedFiles::default();
+        files.note_emptied(7);
+        files.note_emptied(8);
+        files.forget_emptied(8);
+        files.age_emptied();
+        assert!(files.was_emptied(7) && !files.was_emptied(8));
+        files.age_emptied();
+        assert!(!files.was_emptied(7));
+        for inode in 0..10_000 {
+            files.note_emptied(inode);
+        }
+        assert!(files.was_emptied(9999) && !files.was_emptied(0));
+    }
 
     #[test]
     fn a_read_goes_on_behind_the_device() {

@@ -72,6 +72,7 @@ impl Core {
             && inode.number >= superblock.first_inode
             && !inode.flags.intersects(not_these)
             && !may_be_inline
+            && !self.delayed.was_emptied(inode.number)
             && check_writable(inode).is_ok()
             && data.offset >= inode.size_bytes
             && data.end() <= size_max(self.volume(), inode)

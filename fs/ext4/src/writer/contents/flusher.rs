@@ -21,6 +21,7 @@ pub(crate) fn start_writing_back(core: &Arc<Core>, interval: Duration) -> Result
 
 fn run(core: &Core, interval: Duration) {
     while !core.transactions.ends_within(interval) {
+        core.delayed.age_emptied();
         if let Err(e) = core.write_back_older_than(interval) {
             // It is kept, and whoever syncs is told.
             tracing::warn!("contents of files can't be written back: {e}");

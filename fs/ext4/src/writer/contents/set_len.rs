@@ -24,6 +24,9 @@ impl Core {
             } else {
                 write_back(handle, &mut inode)?;
             }
+            if size_bytes == 0 && inode.size_bytes > 0 {
+                self.delayed.note_emptied(number);
+            }
             let time = now();
             (inode.modified, inode.changed) = (time, time);
             if inline::set_len(handle, &mut inode, size_bytes)? {

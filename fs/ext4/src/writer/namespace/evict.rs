@@ -68,6 +68,7 @@ pub(crate) fn remove_now(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
 /// Frees all blocks and attributes of an inode.
 fn release(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
     handle.core().forget_delayed(inode.number);
+    handle.core().delayed.forget_emptied(inode.number);
     xattr::release_all(handle, inode)?;
     if has_blocks(inode) {
         file_blocks::remove(handle, inode, 0..file_blocks::END)?;

@@ -1,0 +1,104 @@
+//! Files whose contents are replaced, in the two ways that programs have: after a crash the new ones
+//! are there as soon as the old ones are gone.
+
+mod common;
+
+use std::fs;
+use std::sync::Arc;
+
+use common::{have, mke2fs_empty};
+use diskfs_block::{Event, Fate, Faulty, Memory, Overlay, WriteLog};
+use diskfs_ext4::{Ext4, Options, WritableExt4, WriteOptions};
+use diskfs_vfs::{FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, RenameMode, SyncFile};
+
+const OLD: &[u8] = b"what the file had before";
+const NEW: &[u8] = b"new";
+
+fn make(fs: &dyn FsWrite, name: &str) -> InodeNumber {
+    let attributes = NewAttributes::for_root(0o644);
+    fs.create(fs.root(), name.as_bytes(), NewKind::Regular, &attributes)
+        .unwrap()
+}
+
+/// The contents of `file` after a crash; of what was open then, all is there or nothing.
+fn after_crash(before: &Arc<Memory>, log: &WriteLog, count: usize, fate: Fate) -> Vec<u8> {
+    let device = Arc::new(Overlay::in_memory(before.clone(), 64 << 20));
+    let crash = log.crash_after(count);
+    crash.replay(&*device, |_, _: &Event| fate).unwrap();
+    let fs = Ext4::open(device, &Options::default()).unwrap();
+    let file = fs.lookup(fs.root(), b"file").unwrap();
+    let mut contents = vec![0; 100];
+    let len = fs.read_at(file, 0, &mut contents).unwrap();
+    contents.truncate(len);
+    contents
+}
+
+/// Has `replace` put new contents in the place of the old, and another file made durable behind it.
+fn crash_at_each_moment(args: &str, replace: impl Fn(&dyn FsWrite, InodeNumber)) {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mke2fs_empty(dir.path(), args, "16M");
+    let before = Arc::new(Memory::new(fs::read(image).unwrap()));
+    let device = Arc::new(Faulty::new(Arc::new(Memory::new(before.to_vec())), []));
+    let options = WriteOptions {
+        commit_interval: None,
+        ..WriteOptions::default()
+    };
+    let fs = WritableExt4::open(device.clone(), &options).unwrap();
+    let file = make(&fs, "file");
+    fs.write_at(file, 0, OLD).unwrap();
+    fs.sync().unwrap();
+    let begun = device.log().events().len();
+    replace(&fs, file);
+    let other = make(&fs, "other");
+    fs.sync_file(other, SyncFile::All).unwrap();
+    let done = device.log().events().len();
+    fs.close().unwrap();
+    let log = device.take_log();
+    for count in begun..=log.events().len() {
+        for fate in [Fate::Lost, Fate::Kept] {
+            let found = after_crash(&before, &log, count, fate);
+            let is_old = found == OLD && count < done;
+            assert!(
+                is_old || found == NEW,
+                "{args}: {:?} after {count} of {begun}..{done}",
+                String::from_utf8_lossy(&found)
+            );
+        }
+    }
+}
+
+const MATRIX: [&str; 3] = ["-t ext4", "-t ext3 -b 1024", "-t ext4 -O inline_data"];
+
+#[test]
+fn renamed_over() {
+    if !have("renamed_over", &["mke2fs"]) {
+        return;
+    }
+    for args in MATRIX {
+        crash_at_each_moment(args, |fs, _| {
+            let new = make(fs, "file.new");
+            fs.write_at(new, 0, NEW).unwrap();
+            fs.rename(
+                fs.root(),
+                b"file.new",
+                fs.root(),
+                b"file",
+                RenameMode::Replace,
+            )
+            .unwrap();
+        });
+    }
+}
+
+#[test]
+fn cut_to_nothing_and_written() {
+    if !have("cut_to_nothing_and_written", &["mke2fs"]) {
+        return;
+    }
+    for args in MATRIX {
+        crash_at_each_moment(args, |fs, file| {
+            fs.set_len(file, 0).unwrap();
+            fs.write_at(file, 0, NEW).unwrap();
+        });
+    }
+}
