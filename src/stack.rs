@@ -17,7 +17,7 @@ use diskfs_image::{Description, Image, ImageSpec, OpenOptions, WritableImage};
 use diskfs_volume::{PartitionTable, read_table};
 
 pub use content::{Content, ContentClass};
-pub use driver::{Commits, WriteOptions};
+pub use driver::{Commits, RootReserve, WriteOptions};
 pub use volume::Volume;
 
 use crate::{Error, ErrorKind, Filesystem, Result, WritableFilesystem};

@@ -12,7 +12,8 @@ use serde_json::{Map, Value, json};
 use diskfs::image::ImageSpec;
 use diskfs::vfs::{Change, FsWrite, NewAttributes, Recorder, What};
 use diskfs::{
-    Commits, Disk, Error, ErrorKind, Filesystem, Result, WritableFilesystem, WriteOptions,
+    Commits, Disk, Error, ErrorKind, Filesystem, Result, RootReserve, WritableFilesystem,
+    WriteOptions,
 };
 
 use super::operand::{Operand, Place};
@@ -235,6 +236,8 @@ impl<'a> Targets<'a> {
     fn open_filesystem(&self, disk: &Disk) -> Result<WritableFilesystem> {
         let options = WriteOptions {
             commits: Commits::AtClose,
+            // What a command changes, the guest's root might have.
+            root_reserve: RootReserve::Use,
         };
         self.source.volume.writable_filesystem(disk, options)
     }

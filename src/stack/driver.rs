@@ -26,6 +26,8 @@ pub(super) fn open(
 pub struct WriteOptions {
     /// When changes become durable without being asked for.
     pub commits: Commits,
+    /// Whether room is given out that the filesystem has reserved for the guest's root.
+    pub root_reserve: RootReserve,
 }
 
 /// When changes become durable without being asked for.
@@ -37,6 +39,16 @@ pub enum Commits {
     /// When the filesystem is closed, all at once where the filesystem's journal has room for them;
     /// before that only when memory or the journal run full.
     AtClose,
+}
+
+/// Whether room is given out that a filesystem has reserved for the guest's root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RootReserve {
+    /// It stays free, as for the guest's ordinary users.
+    #[default]
+    Keep,
+    /// It is given out, as to the guest's root.
+    Use,
 }
 
 /// Opens the filesystem for writing, or answers `None` when no driver is for its kind.
@@ -61,6 +73,10 @@ impl WriteOptions {
             commit_interval: match self.commits {
                 Commits::Timed => defaults.commit_interval,
                 Commits::AtClose => None,
+            },
+            root_reserve: match self.root_reserve {
+                RootReserve::Keep => diskfs_ext4::RootReserve::Keep,
+                RootReserve::Use => diskfs_ext4::RootReserve::Use,
             },
             ..defaults
         }

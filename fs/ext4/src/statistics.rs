@@ -50,8 +50,13 @@ pub(crate) fn with_totals(
 
 /// What is not for everybody: root's reserve, and the kernel's.
 pub(crate) fn kept_blocks(superblock: &Superblock) -> u64 {
-    let own = reserved_clusters(superblock).wrapping_shl(superblock.cluster_ratio_bits);
+    let own = own_blocks(superblock);
     superblock.reserved_blocks_count.saturating_add(own)
+}
+
+/// What is for nobody but the filesystem itself: the kernel's reserve.
+pub(crate) fn own_blocks(superblock: &Superblock) -> u64 {
+    reserved_clusters(superblock).wrapping_shl(superblock.cluster_ratio_bits)
 }
 
 /// What the kernel keeps back for delayed allocation (`s_resv_clusters`): 2 %, at most 4096

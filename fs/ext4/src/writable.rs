@@ -29,14 +29,28 @@ pub struct WriteOptions {
     /// somebody asks, the journal has no room for more, or the filesystem is closed; so all that
     /// fits into one transaction is there after a crash, or nothing of it.
     pub commit_interval: Option<Duration>,
+    /// Whether blocks are given out that the filesystem has reserved for root.
+    pub root_reserve: RootReserve,
+}
+
+/// Whether blocks are given out that a filesystem has reserved for root (`s_r_blocks_count`). Who
+/// writes is not told to the filesystem, so it is one answer for all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RootReserve {
+    /// They stay free, as for ordinary users.
+    #[default]
+    Keep,
+    /// They are given out, as to root.
+    Use,
 }
 
 impl Default for WriteOptions {
-    /// 16 MiB; 5 seconds, as Linux has it.
+    /// 16 MiB; 5 seconds, as Linux has it; root's blocks stay free.
     fn default() -> Self {
         Self {
             cache_bytes: 16 << 20,
             commit_interval: Some(Duration::from_secs(5)),
+            root_reserve: RootReserve::default(),
         }
     }
 }
@@ -68,7 +82,7 @@ impl WritableExt4 {
         let reader = Ext4::for_writing(below, superblock, options.cache_bytes, Arc::clone(&holds))
             .with_notes(notes);
         let orphans = Orphans::open(reader.volume())?;
-        let allocator = Allocator::open(reader.volume())?;
+        let allocator = Allocator::open(reader.volume(), options.root_reserve)?;
         let superblock = &reader.volume().superblock;
         let blocks_max = log.blocks_max(superblock.block_size.bytes());
         let core = Arc::new(Core {

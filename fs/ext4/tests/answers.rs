@@ -130,7 +130,7 @@ fn files_without_a_name_go_when_it_is_closed() {
         return;
     };
     let file = make(&fs, fs.root(), b"file", NewKind::Regular);
-    fs.write_at(file, 0, &[1; 100_000]).unwrap();
+    fs.write_at(file, 0, &vec![1; 100_000]).unwrap();
     fs.hold(file);
     fs.unlink(fs.root(), b"file").unwrap();
     fs.create_unnamed(fs.root(), &NewAttributes::for_root(0o600))

@@ -25,9 +25,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::bytes::index;
 use crate::error::{Error, ErrorKind, Result, Structure, malformed};
 use crate::group_descriptor::{self, GroupDescriptor};
-use crate::statistics::kept_blocks;
+use crate::statistics::{kept_blocks, own_blocks};
 use crate::superblock::Superblock;
 use crate::volume::Volume;
+use crate::writable::RootReserve;
 use crate::writer::Handle;
 
 use counters::Counters;
@@ -61,7 +62,7 @@ impl Allocator {
     ///
     /// # Errors
     /// `Corrupt`, `Io`; `Unsupported` when there are too many.
-    pub(crate) fn open(volume: &Volume) -> Result<Self> {
+    pub(crate) fn open(volume: &Volume, root_reserve: RootReserve) -> Result<Self> {
         let superblock = &volume.superblock;
         if superblock.groups_count > GROUPS_MAX {
             let reason = format!("has {} block groups", superblock.groups_count);
@@ -87,8 +88,12 @@ impl Allocator {
         }
         system_zone.add_journal(volume)?;
         system_zone.sort();
+        let kept = match root_reserve {
+            RootReserve::Keep => kept_blocks(superblock),
+            RootReserve::Use => own_blocks(superblock),
+        };
         Ok(Self {
-            kept_clusters: kept_blocks(superblock).wrapping_shr(geometry.cluster_bits),
+            kept_clusters: kept.wrapping_shr(geometry.cluster_bits),
             geometry,
             system_zone,
             groups: groups.into(),

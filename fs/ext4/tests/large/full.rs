@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, Fate, Faulty, Memory, Overlay};
-use diskfs_ext4::{Ext4, Options, WritableExt4, WriteOptions};
+use diskfs_ext4::{Ext4, Options, RootReserve, WritableExt4, WriteOptions};
 use diskfs_vfs::{ErrorKind, FsRead, FsWrite, NewKind, SetXattr};
 
 use crate::common::{Mounted, Random, e2fsck, have, mke2fs_empty, open, open_for_writing};
@@ -193,6 +194,59 @@ fn a_full_disk_keeps_what_was_synced() {
         expected.check(&reader);
         expected.check_mounted(&image);
         e2fsck(&image);
+    }
+}
+
+/// Writes to a file until there is no room; returns how much that was.
+fn write_until_full(fs: &dyn FsWrite, name: &str) -> u64 {
+    let file = create(fs, fs.root(), name, NewKind::Regular).unwrap();
+    let mut at = 0;
+    loop {
+        match fs.write_at(file, at, &[7; 1024]) {
+            Ok(done) => at += done as u64,
+            Err(e) => {
+                assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
+                return at;
+            }
+        }
+    }
+}
+
+/// Root's blocks are left free, or given out as the kernel gives them to root.
+#[test]
+fn a_reserve_for_root() {
+    if !have("a_reserve_for_root", &["mke2fs", "e2fsck"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let image = mke2fs_empty(dir.path(), "-t ext4 -b 1024 -m 20", "16M");
+    let reserve = 16 * 1024 / 5 * 1024;
+    let fs = open_for_writing(&image);
+    write_until_full(&fs, "users");
+    let kept = fs.statistics().unwrap();
+    assert!(kept.blocks_available < 8, "{kept:?}");
+    assert!(kept.blocks_free * 1024 >= reserve, "{kept:?}");
+    fs.close().unwrap();
+    drop(fs);
+    let copy = dir.path().join("copy");
+    fs::copy(&image, &copy).unwrap();
+
+    let device = Arc::new(diskfs_block::File::open_read_write(&image).unwrap());
+    let options = WriteOptions {
+        root_reserve: RootReserve::Use,
+        ..WriteOptions::default()
+    };
+    let fs = WritableExt4::open(device, &options).unwrap();
+    let written = write_until_full(&fs, "roots");
+    assert!(written > reserve * 9 / 10, "{written} of {reserve}");
+    fs.close().unwrap();
+    drop(fs);
+    e2fsck(&image);
+    if let Some(mounted) = Mounted::new("a_reserve_for_root", &copy) {
+        let mut file = fs::File::create(mounted.path().join("roots")).unwrap();
+        while file.write_all(&[7; 1024]).is_ok() {}
+        let theirs = file.metadata().unwrap().len();
+        assert!(theirs.abs_diff(written) < 32 << 10, "{theirs}, {written}");
     }
 }
 
