@@ -4,6 +4,7 @@ mod changing;
 mod errors;
 mod listing;
 mod making;
+mod memory;
 mod program;
 mod taking_out;
 mod volumes;
