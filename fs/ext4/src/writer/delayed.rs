@@ -8,7 +8,6 @@
 //! A file's range is looked at and changed with the file's lock held, and none of these locks is
 //! held while another is taken.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,7 +15,7 @@ use std::time::{Duration, Instant};
 use diskfs_vfs::{Metadata, Timestamp};
 
 use crate::bytes::{index, len_u64, put};
-use crate::hashing::HashMap;
+use crate::hashing::{HashMap, HashSet};
 
 const SHARDS: usize = 16;
 
