@@ -281,10 +281,14 @@ impl History {
     /// What a crash may lead to that lets the device see so many events.
     pub fn window(&self, events: usize) -> Window {
         let done = self.durable.iter().filter(|sync| sync.end <= events);
+        let low = done.map(|sync| sync.state).max().unwrap_or(0);
+        let begun = self.events.partition_point(|range| range.start < events);
         Window {
             events,
-            low: done.map(|sync| sync.state).max().unwrap_or(0),
-            high: self.events.partition_point(|range| range.start < events),
+            low,
+            // A sync that finds all durable already asks nothing of the device: what it follows
+            // changed nothing either, and is there as well.
+            high: begun.max(low),
         }
     }
 
