@@ -28,6 +28,9 @@ const SMALL_BYTES: u64 = 4 << 20;
 
 const PAGE_BYTES: u64 = 4096;
 
+/// Contents that are shorter may lie in the inode.
+const LARGEST_INODE_BYTES: u64 = 4096;
+
 /// A mounted directory.
 #[derive(Debug)]
 pub struct Host {
@@ -491,11 +494,13 @@ impl FsWrite for Host {
 
     fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<usize> {
         let file = self.writable(inode)?;
+        let may_be_inline = self.metadata(inode)?.size_bytes < LARGEST_INODE_BYTES;
         let mut done = 0;
         while done < data.len() {
             let at = offset + done as u64;
             // Linux 6.18 loses what lies in other pages when a write makes contents outgrow the
-            // inode: the first piece ends with its page.
+            // inode: the first piece ends with its page, and, where blocks are smaller than pages,
+            // it must be on the disk before the next.
             let page = usize::try_from(PAGE_BYTES - at % PAGE_BYTES).unwrap_or(1);
             let end = if done == 0 {
                 page.min(data.len())
@@ -507,6 +512,9 @@ impl FsWrite for Host {
                 Ok(n) => done += n,
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(io_error(&error)),
+            }
+            if may_be_inline {
+                file.sync_data().map_err(|error| io_error(&error))?;
             }
         }
         Ok(done)
