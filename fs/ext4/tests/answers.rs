@@ -85,6 +85,40 @@ fn append_only_is_at_the_end_and_not_behind_it() {
 }
 
 #[test]
+fn a_new_name_is_refused_in_the_kernels_order() {
+    let Some(Made { fs, .. }) = filesystem("") else {
+        return;
+    };
+    let root = fs.root();
+    let file = make(&fs, root, b"log", NewKind::Regular);
+    make(&fs, root, b"taken", NewKind::Regular);
+    fs.hold(file);
+    let set_append_only = |append_only| {
+        let flags = FileFlags {
+            append_only,
+            ..FileFlags::default()
+        };
+        let change = SetMetadata {
+            flags: Some(flags),
+            ..SetMetadata::default()
+        };
+        fs.set_metadata(file, &change).unwrap();
+    };
+    let link = |name: &[u8]| fs.link(file, root, name).unwrap_err().kind();
+    set_append_only(true);
+    assert_eq!(link(b"taken"), ErrorKind::Exists);
+    assert_eq!(link(b"free"), ErrorKind::NotPermitted);
+
+    set_append_only(false);
+    fs.unlink(root, b"log").unwrap();
+    assert_eq!(link(b"taken"), ErrorKind::Exists);
+    assert_eq!(link(b"free"), ErrorKind::NotFound);
+    set_append_only(true);
+    assert_eq!(link(b"free"), ErrorKind::NotPermitted);
+    fs.release(file).unwrap();
+}
+
+#[test]
 fn a_hole_behind_the_end_changes_the_times() {
     let Some(Made { fs, .. }) = filesystem("") else {
         return;

@@ -27,15 +27,19 @@ fn link(handle: &Handle<'_>, number: u32, dir: u32, name: &[u8]) -> Result<()> {
     let mut dir = changeable_dir(handle, dir)?;
     let mut inode = live(handle, number)?;
     let orphans = &handle.core().orphans;
+    // What is wrong is told in the kernel's order.
+    if entry(handle, &dir, name)?.is_some() {
+        return Err(Error::new(ErrorKind::Exists, "the name is taken")).in_inode(dir.number);
+    }
     if inode.is(FileType::Directory) {
         let reason = "a directory has one name";
         return Err(Error::new(ErrorKind::NotPermitted, reason)).in_inode(number);
     }
+    not_immutable(&inode)?;
+    not_append_only(&inode)?;
     if inode.links == 0 && !orphans.is_unnamed(number) {
         return Err(Error::new(ErrorKind::NotFound, "the file was removed")).in_inode(number);
     }
-    not_immutable(&inode)?;
-    not_append_only(&inode)?;
     if inode.links >= LINKS_MAX {
         let reason = "a file has at most 65000 names";
         return Err(Error::new(ErrorKind::TooManyNames, reason)).in_inode(number);
@@ -43,9 +47,6 @@ fn link(handle: &Handle<'_>, number: u32, dir: u32, name: &[u8]) -> Result<()> {
     if dir.has(InodeFlags::PROJECT_INHERIT) && dir.project != inode.project {
         let reason = "the file belongs to another project than the directory";
         return Err(Error::new(ErrorKind::Invalid, reason)).in_inode(number);
-    }
-    if entry(handle, &dir, name)?.is_some() {
-        return Err(Error::new(ErrorKind::Exists, "the name is taken")).in_inode(dir.number);
     }
     let file_type = inode.file_type.unwrap_or(FileType::Regular);
     let inserted = directory::insert(handle, &mut dir, name, number, file_type);
