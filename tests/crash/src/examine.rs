@@ -6,7 +6,6 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use diskfs_block::{BlockRead, Overlay};
 
-use crate::e2fsck::Writers;
 use crate::feature_set::FeatureSet;
 use crate::history::{History, Window};
 use crate::judge::{Tree, judge};
@@ -27,19 +26,17 @@ pub fn examine(
     window: Window,
     crashed: &Arc<dyn BlockRead>,
     directory: &Path,
-    writers: Writers,
 ) -> Result<usize> {
     let by_qemu = layer.check(&**crashed, Crashed::Yes, directory);
     by_qemu.context("as the crash left it")?;
     let disk = &layer.open(Arc::clone(crashed))?;
     if !set.traits.journal {
-        return repaired(disk, directory, writers).map(|()| window.low);
+        return repaired(disk, directory).map(|()| window.low);
     }
     let state = replayed_in_memory(history, window, disk).context("replayed in memory")?;
-    replayed_by_writer(layer, history, window, crashed, directory, writers)
+    replayed_by_writer(layer, history, window, crashed, directory)
         .context("replayed by our writer")?;
-    replayed_by_e2fsck(set, history, window, disk, directory, writers)
-        .context("replayed by e2fsck")?;
+    replayed_by_e2fsck(set, history, window, disk, directory).context("replayed by e2fsck")?;
     Ok(state)
 }
 
@@ -58,7 +55,6 @@ fn replayed_by_writer(
     window: Window,
     crashed: &Arc<dyn BlockRead>,
     directory: &Path,
-    writers: Writers,
 ) -> Result<()> {
     let device = Arc::new(Overlay::in_memory(Arc::clone(crashed), OVERLAY_BYTES));
     let guest = layer.open_writable(device.clone())?;
@@ -69,7 +65,7 @@ fn replayed_by_writer(
     let disk = layer.open(device)?;
     let path = directory.join("ours.img");
     image::write(&*disk, &path)?;
-    e2fsck::check(&path, writers)?;
+    e2fsck::check(&path)?;
     judge(history, window, &Tree::read(&image::read(disk)?)?)?;
     Ok(())
 }
@@ -80,12 +76,11 @@ fn replayed_by_e2fsck(
     window: Window,
     crashed: &Arc<dyn BlockRead>,
     directory: &Path,
-    writers: Writers,
 ) -> Result<()> {
     let path = directory.join("theirs.img");
     image::write(&**crashed, &path)?;
     e2fsck::recover(&path, set.traits)?;
-    e2fsck::check(&path, writers)?;
+    e2fsck::check(&path)?;
     judge(
         history,
         window,
@@ -95,9 +90,9 @@ fn replayed_by_e2fsck(
 }
 
 /// Without a journal there is no promise but that e2fsck can repair it.
-fn repaired(crashed: &Arc<dyn BlockRead>, directory: &Path, writers: Writers) -> Result<()> {
+fn repaired(crashed: &Arc<dyn BlockRead>, directory: &Path) -> Result<()> {
     let path = directory.join("theirs.img");
     image::write(&**crashed, &path)?;
     e2fsck::repair(&path)?;
-    e2fsck::check(&path, writers)
+    e2fsck::check(&path)
 }

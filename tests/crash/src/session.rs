@@ -15,7 +15,6 @@ use diskfs_vfs::testing::WritableMemoryFs;
 
 use crate::chance::Chance;
 use crate::crash_points::{self, Point, Points};
-use crate::e2fsck::Writers;
 use crate::examine::examine;
 use crate::feature_set::FeatureSet;
 use crate::generate::{Plan, generate};
@@ -195,7 +194,6 @@ impl Session {
             window,
             crashed,
             run.directory,
-            part.writers,
         )
         .or_else(|error| {
             let name = format!("{}-{}-{}.img", self.set.name, self.seed, point.events);
@@ -245,15 +243,7 @@ impl Session {
             let crashed: Arc<dyn BlockRead> = image::in_memory(&bytes);
             let (set, history) = (&self.set, lockstep.history());
             let layer = Layer::Raw;
-            let state = examine(
-                set,
-                layer,
-                history,
-                window,
-                &crashed,
-                directory.path(),
-                Writers::KernelToo,
-            );
+            let state = examine(set, layer, history, window, &crashed, directory.path());
             states.insert(state.with_context(|| format!("after {events} events, {window:?}"))?);
         }
         Ok(Report {
@@ -277,7 +267,6 @@ struct Run<'a> {
     recorded: Vec<Recorded>,
     /// How many events there were, with one between two turns.
     events: usize,
-    writers: Writers,
 }
 
 /// What our writer did from when it opened the filesystem until it closed it.
@@ -287,7 +276,6 @@ struct Recorded {
     log: WriteLog,
     /// How many events there were before.
     first_event: usize,
-    writers: Writers,
 }
 
 impl<'a> Run<'a> {
@@ -301,7 +289,6 @@ impl<'a> Run<'a> {
             lockstep: None,
             recorded: Vec::new(),
             events: 0,
-            writers: Writers::Ours,
         }
     }
 
@@ -340,11 +327,10 @@ impl<'a> Run<'a> {
             superblock,
             log,
             first_event,
-            writers: self.writers,
         });
         let path = self.directory.join("closed.img");
         image::write(&*disk, &path)?;
-        e2fsck::check(&path, self.writers).context("after closing")
+        e2fsck::check(&path).context("after closing")
     }
 
     /// Does operations on the kernel's mount.
@@ -356,7 +342,6 @@ impl<'a> Run<'a> {
         let now = self.events;
         self.work(operations, &|| now)?;
         self.events += 1;
-        self.writers = Writers::KernelToo;
         mount.unmount()?;
         self.bytes = std::fs::read(&path)?;
         Ok(())
