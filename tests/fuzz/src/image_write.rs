@@ -83,7 +83,7 @@ fn change(disk: &dyn BlockWrite, at: u64, index: usize) {
     }
     let mut back = vec![0; part.len()];
     let _ = disk.read_at(at, &mut back);
-    if index % 5 == 0 {
+    if index.is_multiple_of(5) {
         let _ = disk.flush();
     }
 }

@@ -6,13 +6,14 @@
 //!
 //! * `cargo fuzz run qcow2 --fuzz-dir tests/fuzz --features libfuzzer` (nightly) looks for inputs
 //!   by coverage;
-//! * `cargo run --release --manifest-path tests/fuzz/Cargo.toml --bin smoke -- --seconds 60` mutates
+//! * `cargo run --release --manifest-path tests/fuzz/Cargo.toml --bin smoke -- --seconds 70` mutates
 //!   the fixtures; it needs nothing but a stable compiler.
 //!
 //! An input is an image, or a [`Sparse`] one: the fixtures are mebibytes of zeroes with a few blocks
 //! in them, and a fuzzer shall not spend its time in the zeroes.
 
 mod ext4;
+mod ext4_write;
 mod image;
 mod image_write;
 mod journal;
@@ -42,17 +43,20 @@ pub enum Target {
     Mbr,
     /// An ext2, ext3 or ext4 filesystem: its whole tree, contents and attributes.
     Ext4Walk,
+    /// An ext2, ext3 or ext4 filesystem that is written to.
+    Ext4Write,
 }
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Probe,
         Self::Qcow2,
         Self::Qcow2Write,
         Self::Gpt,
         Self::Mbr,
         Self::Ext4Walk,
+        Self::Ext4Write,
     ];
 
     /// The name, as `cargo fuzz` has it.
@@ -64,6 +68,7 @@ impl Target {
             Self::Gpt => "gpt",
             Self::Mbr => "mbr",
             Self::Ext4Walk => "ext4_walk",
+            Self::Ext4Write => "ext4_write",
         }
     }
 
@@ -76,6 +81,7 @@ impl Target {
             Self::Gpt => tables::gpt(device),
             Self::Mbr => tables::mbr(device),
             Self::Ext4Walk => ext4::walk(device),
+            Self::Ext4Write => ext4_write::write(device),
         }
     }
 
@@ -84,6 +90,7 @@ impl Target {
         match self {
             Self::Qcow2 | Self::Qcow2Write => image::survey(device),
             Self::Ext4Walk => ext4::survey(device),
+            Self::Ext4Write => ext4_write::survey(device),
             Self::Probe | Self::Gpt | Self::Mbr => self.run(device),
         }
     }
@@ -125,4 +132,9 @@ pub fn mbr(data: &[u8]) {
 /// [`Target::Ext4Walk`] on an input.
 pub fn ext4_walk(data: &[u8]) {
     Target::Ext4Walk.run(&device(data));
+}
+
+/// [`Target::Ext4Write`] on an input.
+pub fn ext4_write(data: &[u8]) {
+    Target::Ext4Write.run(&device(data));
 }

@@ -3,7 +3,7 @@
 use diskfs_block::BlockRead;
 
 use crate::seeds::Seed;
-use crate::{Sparse, journal};
+use crate::{Sparse, Target, ext4_write, journal};
 
 /// Numbers by chance, the same for the same start.
 ///
@@ -26,7 +26,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next().checked_rem(end).unwrap_or(0)
     }
 
@@ -48,6 +48,9 @@ pub fn mutate(seed: &Seed, random: &mut Random) -> Sparse {
         && random.below(8) > 0
     {
         journal::seal(&mut image, superblock);
+    }
+    if seed.target == Target::Ext4Write {
+        image.write(ext4_write::SEED_OFFSET, &random.next().to_le_bytes());
     }
     image
 }

@@ -78,7 +78,9 @@ fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
         () if image.byte(0) == b'Q' && image.byte(3) == 0xfb => {
             &[Target::Qcow2, Target::Qcow2Write, Target::Probe]
         }
-        () if image.byte(1080) == 0x53 && image.byte(1081) == 0xef => &[Target::Ext4Walk],
+        () if image.byte(1080) == 0x53 && image.byte(1081) == 0xef => {
+            &[Target::Ext4Walk, Target::Ext4Write]
+        }
         () => &[Target::Gpt, Target::Mbr, Target::Probe],
     };
     let seed = |target, name: String, image: &Sparse| Seed {
@@ -88,17 +90,14 @@ fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
         touched: Vec::new(),
         journal: None,
     };
-    let mut seeds: Vec<Seed> = targets
-        .iter()
-        .map(|&target| seed(target, name.to_owned(), image))
-        .collect();
-    if targets == [Target::Ext4Walk] {
+    let of_all = |name: &str, image: &Sparse| {
+        let of = |&target| seed(target, name.to_owned(), image);
+        targets.iter().map(of).collect::<Vec<_>>()
+    };
+    let mut seeds = of_all(name, image);
+    if targets.contains(&Target::Ext4Walk) {
         let bare = without_checksums(image);
-        seeds.push(seed(
-            Target::Ext4Walk,
-            format!("{name} without checksums"),
-            &bare,
-        ));
+        seeds.extend(of_all(&format!("{name} without checksums"), &bare));
     }
     seeds
 }

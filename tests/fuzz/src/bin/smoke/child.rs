@@ -97,8 +97,9 @@ fn check(target: Target, panics: &Mutex<String>, run: impl FnOnce()) -> Result<C
     let outcome = catch_unwind(AssertUnwindSafe(run));
     let time = cpu_time().saturating_sub(started);
     let memory = allocator::peak().saturating_sub(before);
-    if outcome.is_err() {
-        let message = std::mem::take(&mut *panics.lock().unwrap_or_else(PoisonError::into_inner));
+    // Of any thread: that of one which is only joined comes to nobody else's notice.
+    let message = std::mem::take(&mut *panics.lock().unwrap_or_else(PoisonError::into_inner));
+    if outcome.is_err() || !message.is_empty() {
         return Err(format!("{}: panic: {message}", target.name()));
     }
     if time > MAX_TIME {
@@ -147,6 +148,8 @@ mod tests {
         let finding = check(|| panic!("on {}", "purpose")).unwrap_err();
         assert!(finding.starts_with("probe: panic: panicked at src/bin/smoke/child.rs:"));
         assert!(finding.ends_with("on purpose"), "{finding}");
+        let elsewhere = || drop(std::thread::spawn(|| panic!("elsewhere")).join());
+        assert!(check(elsewhere).unwrap_err().ends_with("elsewhere"));
         let flood = || drop(std::hint::black_box(vec![1_u8; MAX_MEMORY_BYTES + 4096]));
         assert_eq!(check(flood).unwrap_err(), "probe: memory: 64 MiB");
         let spin = || {

@@ -23,9 +23,9 @@ Mutates images and runs the parsers on them.
   smoke --replay FILE --target NAME
   smoke --corpus DIR
 
-  --seconds N    run for N seconds (60)
+  --seconds N    run for N seconds (70)
   --cases N      run N cases instead
-  --target NAME  probe, qcow2, qcow2_write, gpt, mbr or ext4_walk only
+  --target NAME  probe, qcow2, qcow2_write, gpt, mbr, ext4_walk or ext4_write only
   --seed N       another run with other cases (1)
   --images DIR   compressed images to begin with (fixtures/images)
   --first N      begin with case N (0)
@@ -52,7 +52,7 @@ impl Arguments {
     fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self> {
         let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
         let mut parsed = Self {
-            seconds: 60,
+            seconds: 70,
             cases: u64::MAX,
             target: None,
             seed: 1,
