@@ -1,4 +1,5 @@
-//! Partition tables as block devices: GPT, MBR, and what the two look like together.
+//! Partition tables as block devices: GPT, MBR, and what the two look like together; and the logical
+//! volumes of LVM2 ([`lvm`]).
 //!
 //! [`read_table`] looks at a disk and tells its partitions; [`Partition::open`] makes a device of
 //! one of them. A disk without a table (a filesystem directly on it) is `None`, not an error.
@@ -50,6 +51,8 @@ mod boot_sector;
 mod check;
 mod gpt;
 mod guid;
+pub mod lvm;
+mod map;
 mod mbr;
 mod partition;
 mod sector;
@@ -58,6 +61,7 @@ mod warnings;
 
 pub use gpt::Attributes;
 pub use guid::Guid;
+pub use map::Mapped;
 pub use partition::{Partition, PartitionKind, Problem};
 pub use sector::SectorSize;
 pub use table::{PartitionTable, TableKind, read_table, read_table_with};

@@ -1,0 +1,99 @@
+//! `label_header`: what marks a physical volume. LVM2, `lib/label/label.h`.
+
+use diskfs_block::{BlockRead, Result};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use super::crc::crc;
+use crate::sector::read_within;
+
+/// The label is in one of so many sectors (`LABEL_SCAN_SECTORS`).
+const SCAN_SECTORS: usize = 4;
+
+/// A label's sector, whatever the disk's are (`LABEL_SIZE`).
+pub(super) const SECTOR_BYTES: usize = 512;
+
+/// The header as it is on disk.
+#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawLabel {
+    id: [u8; 8],
+    sector: U64,
+    crc: U32,
+    offset: U32,
+    kind: [u8; 8],
+}
+
+const _: () = assert!(size_of::<RawLabel>() == 32);
+
+/// Where the checksum begins: behind itself.
+const CRC_FROM: usize = 20;
+
+/// The sector of a sound label, and where in it the header of the physical volume begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Label {
+    pub(super) sector: Vec<u8>,
+    pub(super) header_offset: usize,
+}
+
+/// What was found in a device's first sectors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Found {
+    Label(Label),
+    /// No label; for each that is broken, why.
+    Nothing(Vec<String>),
+}
+
+impl Label {
+    /// The first sound label on `device`.
+    pub(super) fn find(device: &dyn BlockRead) -> Result<Found> {
+        let mut broken = Vec::new();
+        for number in 0..SCAN_SECTORS {
+            let offset = u64::try_from(number.saturating_mul(SECTOR_BYTES)).unwrap_or(u64::MAX);
+            let Some(sector) = read_within(device, offset, SECTOR_BYTES)? else {
+                break;
+            };
+            match Self::from_sector(sector, number) {
+                Some(Ok(label)) => return Ok(Found::Label(label)),
+                Some(Err(reason)) => broken.push(reason),
+                None => {}
+            }
+        }
+        Ok(Found::Nothing(broken))
+    }
+
+    /// `None` where there is no label at all.
+    fn from_sector(sector: Vec<u8>, number: usize) -> Option<std::result::Result<Self, String>> {
+        let (raw, _) = RawLabel::ref_from_prefix(&sector).ok()?;
+        if raw.id != *b"LABELONE" || raw.kind != *b"LVM2 001" {
+            return None;
+        }
+        let (stored, actual) = (
+            raw.crc.get(),
+            crc(&[sector.get(CRC_FROM..).unwrap_or_default()]),
+        );
+        if stored != actual {
+            return Some(Err(format!(
+                "the LVM label in sector {number} has a wrong checksum \
+                 ({actual:#010x}, stored {stored:#010x})"
+            )));
+        }
+        let (says, header_offset) = (raw.sector.get(), raw.offset.get());
+        if usize::try_from(says) != Ok(number) {
+            let reason = format!("the LVM label in sector {number} says that it is in {says}");
+            return Some(Err(reason));
+        }
+        Some(match usize::try_from(header_offset) {
+            Ok(header_offset) if (size_of::<RawLabel>()..SECTOR_BYTES).contains(&header_offset) => {
+                Ok(Self {
+                    sector,
+                    header_offset,
+                })
+            }
+            _ => Err(format!(
+                "the LVM label in sector {number} has its header at byte {header_offset}, not in \
+                 its sector"
+            )),
+        })
+    }
+}

@@ -1,0 +1,44 @@
+//! `raw_locn`: where a text is within its metadata area. LVM2, `lib/format_text/layout.h`.
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+/// `RAW_LOCN_IGNORED`: the area is kept empty (`pvchange --metadataignore`).
+const IGNORED: u32 = 1;
+
+#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Raw {
+    offset: U64,
+    size: U64,
+    checksum: U32,
+    flags: U32,
+}
+
+/// Its size on disk.
+pub(super) const RAW_LOCN_BYTES: usize = 24;
+
+const _: () = assert!(size_of::<Raw>() == RAW_LOCN_BYTES);
+
+/// A text of the area.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RawLocn {
+    /// From the area's start on.
+    pub(super) offset: u64,
+    pub(super) size_bytes: u64,
+    pub(super) checksum: u32,
+    pub(super) ignored: bool,
+}
+
+impl RawLocn {
+    /// `None` for none: an offset of zero.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (raw, _) = Raw::ref_from_prefix(bytes).ok()?;
+        (raw.offset.get() != 0).then(|| Self {
+            offset: raw.offset.get(),
+            size_bytes: raw.size.get(),
+            checksum: raw.checksum.get(),
+            ignored: raw.flags.get() & IGNORED != 0,
+        })
+    }
+}

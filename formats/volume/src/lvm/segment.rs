@@ -1,0 +1,157 @@
+//! A segment of a logical volume, as the text metadata has it. LVM2, `lib/striped/striped.c`,
+//! `lib/raid/raid.c`.
+
+use std::num::NonZeroU64;
+
+use super::text::{Section, Value};
+use super::volume_group::SECTOR_BYTES;
+
+/// Members of a segment. LVM makes at most 128 stripes (`MAX_STRIPES`) and 253 images.
+const MAX_MEMBERS: usize = 256;
+
+/// A run of a logical volume's extents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) start_extent: u64,
+    pub(super) extent_count: u64,
+    /// Its type as the text has it.
+    pub(super) type_name: String,
+    pub(super) kind: Kind,
+}
+
+/// What a segment is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// One area.
+    Linear(AreaRef),
+    /// Areas that pieces are dealt out to in turn.
+    Stripes {
+        chunk_bytes: NonZeroU64,
+        areas: Vec<AreaRef>,
+    },
+    /// Reads as zeroes.
+    Zeroes,
+    /// Can't be read.
+    Error,
+    /// Of a type that is not read.
+    Unsupported,
+}
+
+/// A part of a physical volume or of another logical volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct AreaRef {
+    /// The physical volume's name in the text (`pv0`), or else the logical volume's.
+    pub(super) name: String,
+    /// The first extent of it.
+    pub(super) extent: u64,
+}
+
+impl Segment {
+    /// # Errors
+    /// What is missing or makes no sense.
+    pub(super) fn from_section(section: &Section<'_>) -> Result<Self, String> {
+        let extent_count = section.number("extent_count")?;
+        if extent_count == 0 {
+            return Err("a segment without extents".to_owned());
+        }
+        let type_name = section.text("type")?.into_owned();
+        Ok(Self {
+            start_extent: section.number("start_extent")?,
+            extent_count,
+            kind: Kind::from_section(section, &type_name)?,
+            type_name,
+        })
+    }
+
+    /// The areas that it takes, each with its length in extents.
+    pub(super) fn areas(&self) -> impl Iterator<Item = (&AreaRef, u64)> {
+        let areas = match &self.kind {
+            Kind::Linear(area) => std::slice::from_ref(area),
+            Kind::Stripes { areas, .. } => areas,
+            Kind::Zeroes | Kind::Error | Kind::Unsupported => &[],
+        };
+        let each = u64::try_from(areas.len())
+            .ok()
+            .and_then(|count| self.extent_count.checked_div(count));
+        areas.iter().map(move |area| (area, each.unwrap_or(0)))
+    }
+}
+
+impl Kind {
+    fn from_section(section: &Section<'_>, type_name: &str) -> Result<Self, String> {
+        match type_name {
+            "striped" | "linear" => {
+                let areas = section.value("stripes").ok_or("there are no `stripes`")?;
+                Self::striped(section, area_pairs(areas.list())?)
+            }
+            "raid0" => {
+                let areas = section
+                    .value("raid0_lvs")
+                    .ok_or("there are no `raid0_lvs`")?;
+                Self::striped(section, area_names(areas.list())?)
+            }
+            "zero" => Ok(Self::Zeroes),
+            "error" => Ok(Self::Error),
+            _ => Ok(Self::Unsupported),
+        }
+    }
+
+    fn striped(section: &Section<'_>, mut areas: Vec<AreaRef>) -> Result<Self, String> {
+        let says = section.number("stripe_count")?;
+        let count = areas.len();
+        if u64::try_from(count) != Ok(says) || count > MAX_MEMBERS {
+            return Err(format!("{count} areas, where `stripe_count` says {says}"));
+        }
+        if count == 1 {
+            return areas.pop().map(Self::Linear).ok_or(String::new());
+        }
+        let even = section
+            .number("extent_count")?
+            .checked_rem(says)
+            .is_some_and(|rest| rest == 0);
+        if !even {
+            return Err(format!("its extents can't be dealt out to {says} stripes"));
+        }
+        Ok(Self::Stripes {
+            chunk_bytes: stripe_bytes(section)?,
+            areas,
+        })
+    }
+}
+
+/// The size of a piece, which the text gives in sectors.
+fn stripe_bytes(section: &Section<'_>) -> Result<NonZeroU64, String> {
+    let sectors = section.number("stripe_size")?;
+    let bytes = sectors.checked_mul(SECTOR_BYTES).and_then(NonZeroU64::new);
+    bytes.ok_or_else(|| format!("its stripes are of {sectors} sectors"))
+}
+
+/// Names with extents: `["pv0", 0, "pv1", 5]`.
+fn area_pairs(list: &[Value<'_>]) -> Result<Vec<AreaRef>, String> {
+    list.chunks(2)
+        .map(|pair| match pair {
+            [name, extent] => {
+                let (name, extent) = (name.text(), extent.number());
+                let area = name.zip(extent).map(|(name, extent)| AreaRef {
+                    name: name.into_owned(),
+                    extent,
+                });
+                area.ok_or_else(|| "an area is no name and number".to_owned())
+            }
+            _ => Err("an area without its extent".to_owned()),
+        })
+        .collect()
+}
+
+/// Names of logical volumes that are taken whole.
+fn area_names(list: &[Value<'_>]) -> Result<Vec<AreaRef>, String> {
+    list.iter()
+        .map(|name| {
+            let name = name.text().ok_or("an area is no name")?;
+            Ok(AreaRef {
+                name: name.into_owned(),
+                extent: 0,
+            })
+        })
+        .collect()
+}

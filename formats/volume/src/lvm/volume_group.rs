@@ -1,0 +1,159 @@
+//! A volume group: what a text of metadata says.
+
+use std::collections::HashMap;
+
+use super::logical_volume::{LogicalVolume, Problem};
+use super::pv_entry::PvEntry;
+use super::segment::Segment;
+use super::text::{self, Section};
+use super::{LvmId, overlap, snapshot};
+
+/// LVM's texts count in sectors of this size, whatever the disks' are.
+pub(super) const SECTOR_BYTES: u64 = 512;
+
+/// A volume group, as its newest whole metadata describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VolumeGroup {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub id: LvmId,
+    /// How often its metadata was changed.
+    pub seqno: u64,
+    /// The size of an extent, in which everything is given out.
+    pub extent_bytes: u64,
+    /// Whether it is marked as being moved to another machine (`vgexport`).
+    pub exported: bool,
+    /// Its physical volumes, in the order of the metadata.
+    pub physical_volumes: Vec<PvEntry>,
+    /// Its logical volumes, those inside of others too, in the order of the metadata.
+    pub logical_volumes: Vec<LogicalVolume>,
+    pub(super) pv_by_key: HashMap<String, usize>,
+    pub(super) lv_by_name: HashMap<String, usize>,
+}
+
+impl VolumeGroup {
+    /// Reads a text of metadata.
+    ///
+    /// # Errors
+    /// What is wrong with it. What is wrong with one logical volume only is its
+    /// [`problem`](LogicalVolume::problem).
+    pub(super) fn from_text(text: &str) -> Result<Self, String> {
+        let tree = text::parse(text)?;
+        if tree.text("contents")? != "Text Format Volume Group" || tree.number("version")? != 1 {
+            return Err("it is not of a volume group, or of another version".to_owned());
+        }
+        let (name, section) = tree.sections.first().ok_or("it has no volume group")?;
+        let mut group = Self::from_section(&name.plain(), section)?;
+        snapshot::mark(&mut group, section);
+        overlap::mark(&mut group);
+        Ok(group)
+    }
+
+    fn from_section(name: &str, section: &Section<'_>) -> Result<Self, String> {
+        check_name(name)?;
+        let extent_sectors = section.number("extent_size")?;
+        let extent_bytes = extent_sectors
+            .checked_mul(SECTOR_BYTES)
+            .filter(|bytes| *bytes > 0)
+            .ok_or_else(|| format!("extents of {extent_sectors} sectors"))?;
+        let id = section.text("id")?;
+        let mut group = Self {
+            name: name.to_owned(),
+            id: LvmId::parse(&id).ok_or("the group has no valid `id`")?,
+            seqno: section.number("seqno")?,
+            extent_bytes,
+            exported: section.has("status", "EXPORTED"),
+            physical_volumes: Vec::new(),
+            logical_volumes: Vec::new(),
+            pv_by_key: HashMap::new(),
+            lv_by_name: HashMap::new(),
+        };
+        for (key, inner) in inner_sections(section, "physical_volumes") {
+            group.add_physical(&key.plain(), inner)?;
+        }
+        for (name, inner) in inner_sections(section, "logical_volumes") {
+            group.add_logical(&name.plain(), inner)?;
+        }
+        Ok(group)
+    }
+
+    fn add_physical(&mut self, key: &str, section: &Section<'_>) -> Result<(), String> {
+        let named = |why| format!("physical volume {}: {why}", key.escape_debug());
+        let entry = PvEntry::from_section(key, section).map_err(named)?;
+        if self.physical_volumes.iter().any(|pv| pv.id == entry.id) {
+            return Err(named(format!("its UUID {} is another one's", entry.id)));
+        }
+        let index = self.physical_volumes.len();
+        if self.pv_by_key.insert(key.to_owned(), index).is_some() {
+            return Err(named("there are two of them".to_owned()));
+        }
+        self.physical_volumes.push(entry);
+        Ok(())
+    }
+
+    fn add_logical(&mut self, name: &str, section: &Section<'_>) -> Result<(), String> {
+        check_name(name)?;
+        let volume = LogicalVolume::from_section(name, section, self.extent_bytes);
+        let index = self.logical_volumes.len();
+        if self.lv_by_name.insert(name.to_owned(), index).is_some() {
+            return Err(format!("there are two logical volumes `{name}`"));
+        }
+        self.logical_volumes.push(volume);
+        Ok(())
+    }
+
+    /// The logical volume of that name.
+    pub fn logical_volume(&self, name: &str) -> Option<&LogicalVolume> {
+        let index = *self.lv_by_name.get(name)?;
+        self.logical_volumes.get(index)
+    }
+
+    /// How much room there is in all of its physical volumes.
+    pub fn size_bytes(&self) -> u64 {
+        let extents = self.physical_volumes.iter().map(|pv| pv.extents);
+        let extents = extents.fold(0, u64::saturating_add);
+        extents.saturating_mul(self.extent_bytes)
+    }
+
+    /// How much of it no logical volume has.
+    pub fn free_bytes(&self) -> u64 {
+        let segments = self.logical_volumes.iter().flat_map(|lv| &lv.segments);
+        let taken = segments.flat_map(Segment::areas);
+        let taken = taken.filter(|(area, _)| self.pv_by_key.contains_key(&area.name));
+        let extents = taken.map(|(_, extents)| extents);
+        let extents = extents.fold(0, u64::saturating_add);
+        self.size_bytes()
+            .saturating_sub(extents.saturating_mul(self.extent_bytes))
+    }
+
+    pub(super) fn set_problem(&mut self, lv_name: &str, problem: Problem) {
+        let index = self.lv_by_name.get(lv_name).copied();
+        if let Some(volume) = index.and_then(|index| self.logical_volumes.get_mut(index)) {
+            volume.set_problem(problem);
+        }
+    }
+}
+
+/// The sections in the section of that name.
+fn inner_sections<'s>(section: &'s Section<'s>, name: &str) -> &'s [(text::Text<'s>, Section<'s>)] {
+    section
+        .section(name)
+        .map_or(&[][..], |inner| inner.sections.as_slice())
+}
+
+/// What LVM allows in names (lvm(8), "VALID NAMES"): so they can be shown and joined by `/`.
+fn check_name(name: &str) -> Result<(), String> {
+    let valid = |b: u8| b.is_ascii_alphanumeric() || b"+_.-".contains(&b);
+    let fine = (1..=127).contains(&name.len())
+        && name.bytes().all(valid)
+        && !name.starts_with('-')
+        && name != "."
+        && name != "..";
+    if fine {
+        Ok(())
+    } else {
+        Err(format!("`{:.200}` is no name", name.escape_debug()))
+    }
+}

@@ -1,0 +1,328 @@
+//! A device that is put together of parts of others: what logical volumes and arrays have in common.
+//!
+//! A [`Mapped`] is a row of segments; each is laid out on its members by a [`Geometry`]. A read is
+//! cut where a member's run of bytes ends and handed on, into the caller's buffer: nothing is copied
+//! and nothing is locked.
+
+mod area;
+mod geometry;
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use diskfs_block::{BlockRead, BlockWrite, Error, Extent, ExtentKind, Result, check_bounds};
+
+pub(crate) use area::{Area, Source};
+pub(crate) use geometry::Geometry;
+
+/// A volume as a device: segments on parts of other devices.
+///
+/// Made by [`VolumeGroup::open`](crate::lvm::VolumeGroup::open). It can be written when the devices
+/// below can.
+pub struct Mapped<D: ?Sized = dyn BlockRead> {
+    size_bytes: u64,
+    /// In order, without gaps.
+    segments: Vec<Segment<D>>,
+    /// What is below all of it, each once: what a flush is for.
+    devices: Vec<Arc<D>>,
+}
+
+impl<D: ?Sized> fmt::Debug for Mapped<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mapped")
+            .field("size_bytes", &self.size_bytes)
+            .field("segments", &self.segments.len())
+            .field("devices", &self.devices.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A run of a volume that is laid out in one way.
+pub(crate) struct Segment<D: ?Sized> {
+    start_bytes: u64,
+    len_bytes: u64,
+    layout: Layout<D>,
+}
+
+/// What a segment is made of.
+pub(crate) enum Layout<D: ?Sized> {
+    /// Parts of devices.
+    Members(Members<D>),
+    /// Nothing: it reads as zeroes, and what is written is forgotten.
+    Zeroes,
+    /// Nothing: it cannot be read or written.
+    Error,
+}
+
+/// Members, and how bytes are dealt out to them.
+pub(crate) struct Members<D: ?Sized> {
+    geometry: Geometry,
+    areas: Vec<Area<D>>,
+    count: NonZeroUsize,
+}
+
+impl<D: BlockRead + ?Sized> Members<D> {
+    /// `None` without any member.
+    pub(crate) fn new(geometry: Geometry, areas: Vec<Area<D>>) -> Option<Self> {
+        let count = NonZeroUsize::new(areas.len())?;
+        Some(Self {
+            geometry,
+            areas,
+            count,
+        })
+    }
+
+    /// The copies of the byte at `offset`, with the byte of the member.
+    fn copies(&self, offset: u64) -> impl Iterator<Item = (&Area<D>, u64)> {
+        (0..self.geometry.copies(self.count)).filter_map(move |copy| {
+            let place = self.geometry.place(offset, copy, self.count);
+            Some((self.areas.get(place.member)?, place.offset))
+        })
+    }
+
+    /// What the first copy that can be had answers; with none, what the last one said.
+    fn first<T>(&self, offset: u64, mut ask: impl FnMut(&Area<D>, u64) -> Result<T>) -> Result<T> {
+        let mut answer = Err(Error::corrupt("a segment has no members"));
+        for (area, offset) in self.copies(offset) {
+            answer = ask(area, offset);
+            if answer.is_ok() {
+                break;
+            }
+        }
+        answer
+    }
+}
+
+impl<D: BlockRead + ?Sized> Mapped<D> {
+    /// A volume of these segments in their order: each its length and layout.
+    ///
+    /// # Errors
+    /// `Corrupt` when they are longer than any device.
+    pub(crate) fn new(layouts: Vec<(u64, Layout<D>)>) -> Result<Self> {
+        let mut volume = Self {
+            size_bytes: 0,
+            segments: Vec::with_capacity(layouts.len()),
+            devices: Vec::new(),
+        };
+        for (len_bytes, layout) in layouts {
+            let start_bytes = volume.size_bytes;
+            volume.size_bytes = start_bytes
+                .checked_add(len_bytes)
+                .ok_or_else(|| Error::corrupt("a volume is longer than any device"))?;
+            if let Layout::Members(members) = &layout {
+                members.areas.iter().for_each(|area| volume.note(area));
+            }
+            volume.segments.push(Segment {
+                start_bytes,
+                len_bytes,
+                layout,
+            });
+        }
+        Ok(volume)
+    }
+
+    /// Notes the devices below a member.
+    fn note(&mut self, area: &Area<D>) {
+        let below = match area.source() {
+            Source::Device(device) => std::slice::from_ref(device),
+            Source::Volume(volume) => &volume.devices,
+        };
+        for device in below {
+            if !self.devices.iter().any(|known| Arc::ptr_eq(known, device)) {
+                self.devices.push(Arc::clone(device));
+            }
+        }
+    }
+
+    /// The run of bytes from `offset` on that is in one piece on the members.
+    fn run_at(&self, offset: u64) -> Result<Run<'_, D>> {
+        let after = self
+            .segments
+            .partition_point(|segment| segment.start_bytes <= offset);
+        let segment = after
+            .checked_sub(1)
+            .and_then(|index| self.segments.get(index));
+        let run = segment.and_then(|segment| segment.run_at(offset));
+        // A segment is never empty, and callers check the volume's end first.
+        run.ok_or_else(|| Error::corrupt("a volume has a gap").at(offset))
+    }
+}
+
+/// A piece of a segment.
+struct Run<'a, D: ?Sized> {
+    layout: &'a Layout<D>,
+    /// From the segment's start on.
+    offset: u64,
+    len_bytes: u64,
+}
+
+impl<D: BlockRead + ?Sized> Segment<D> {
+    fn run_at(&self, offset: u64) -> Option<Run<'_, D>> {
+        let within = offset.checked_sub(self.start_bytes)?;
+        let left = self.len_bytes.checked_sub(within)?;
+        let len_bytes = match &self.layout {
+            Layout::Members(members) => members.geometry.run_bytes(within, left),
+            Layout::Zeroes | Layout::Error => left,
+        };
+        (len_bytes > 0).then_some(Run {
+            layout: &self.layout,
+            offset: within,
+            len_bytes,
+        })
+    }
+}
+
+impl<D: BlockRead + ?Sized> Run<'_, D> {
+    fn read(&self, buf: &mut [u8]) -> Result<()> {
+        match self.layout {
+            Layout::Members(members) => {
+                members.first(self.offset, |area, offset| area.read_at(offset, buf))
+            }
+            Layout::Zeroes => {
+                buf.fill(0);
+                Ok(())
+            }
+            Layout::Error => Err(error_segment()),
+        }
+    }
+
+    fn extent(&self) -> Result<Extent> {
+        let extent = match self.layout {
+            Layout::Members(members) => members.first(self.offset, Area::extent_at)?,
+            Layout::Zeroes => Extent {
+                len_bytes: self.len_bytes,
+                kind: ExtentKind::Zero,
+            },
+            Layout::Error => return Err(error_segment()),
+        };
+        Ok(Extent {
+            len_bytes: extent.len_bytes.min(self.len_bytes),
+            ..extent
+        })
+    }
+}
+
+fn error_segment() -> Error {
+    Error::new(
+        diskfs_block::ErrorKind::Io,
+        "this part of the volume is of the type `error`, which can't be read or written",
+    )
+}
+
+impl<D: BlockWrite + ?Sized> Run<'_, D> {
+    /// Does something to every copy.
+    fn each(&self, mut change: impl FnMut(&Area<D>, u64) -> Result<()>) -> Result<()> {
+        match self.layout {
+            Layout::Members(members) => members
+                .copies(self.offset)
+                .try_for_each(|(area, offset)| change(area, offset)),
+            Layout::Zeroes => Ok(()),
+            Layout::Error => Err(error_segment()),
+        }
+    }
+}
+
+/// A buffer's length in bytes, as devices count.
+fn len_of(buf: &[u8]) -> u64 {
+    // No buffer is longer than isize::MAX, which every u64 holds.
+    u64::try_from(buf.len()).unwrap_or(u64::MAX)
+}
+
+/// Where a buffer's first `len_bytes` bytes end; it has that many.
+fn index_of(len_bytes: u64, buf: &[u8]) -> usize {
+    usize::try_from(len_bytes).map_or(buf.len(), |len| len.min(buf.len()))
+}
+
+impl<D: BlockRead + ?Sized> Mapped<D> {
+    /// Calls `visit` with each run of a range and its length, until one fails.
+    fn each_run(
+        &self,
+        offset: u64,
+        len_bytes: u64,
+        mut visit: impl FnMut(&Run<'_, D>, u64) -> Result<()>,
+    ) -> Result<()> {
+        check_bounds(offset, len_bytes, self.size_bytes)?;
+        let (mut at, mut left) = (offset, len_bytes);
+        while left > 0 {
+            let run = self.run_at(at)?;
+            let len_bytes = run.len_bytes.min(left);
+            visit(&run, len_bytes).map_err(|e| e.at(at))?;
+            at = at.saturating_add(len_bytes);
+            left = left.saturating_sub(len_bytes);
+        }
+        Ok(())
+    }
+}
+
+impl<D: BlockRead + ?Sized> BlockRead for Mapped<D> {
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let mut rest = buf;
+        let len_bytes = len_of(rest);
+        self.each_run(offset, len_bytes, |run, len_bytes| {
+            let at = index_of(len_bytes, rest);
+            let (now, later) = std::mem::take(&mut rest).split_at_mut(at);
+            rest = later;
+            run.read(now)
+        })
+    }
+
+    fn extent_at(&self, offset: u64) -> Result<Extent> {
+        check_bounds(offset, 1, self.size_bytes)?;
+        self.run_at(offset)?.extent()
+    }
+
+    fn block_size(&self) -> u32 {
+        let members = self
+            .segments
+            .iter()
+            .find_map(|segment| match &segment.layout {
+                Layout::Members(members) => members.areas.first(),
+                Layout::Zeroes | Layout::Error => None,
+            });
+        members.map_or(512, Area::block_size)
+    }
+
+    fn will_need(&self, offset: u64, len_bytes: u64) {
+        // Only a hint, and to be had for a range past the end, too.
+        let _ = self.each_run(offset, len_bytes, |run, len_bytes| {
+            if let Layout::Members(members) = run.layout
+                && let Some((area, offset)) = members.copies(run.offset).next()
+            {
+                area.will_need(offset, len_bytes);
+            }
+            Ok(())
+        });
+    }
+}
+
+impl<D: BlockWrite + ?Sized> BlockWrite for Mapped<D> {
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        let mut rest = buf;
+        self.each_run(offset, len_of(buf), |run, len_bytes| {
+            let (now, later) = rest.split_at(index_of(len_bytes, rest));
+            rest = later;
+            run.each(|area, offset| area.write_at(offset, now))
+        })
+    }
+
+    fn write_zeroes(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.each_run(offset, len_bytes, |run, len_bytes| {
+            run.each(|area, offset| area.write_zeroes(offset, len_bytes))
+        })
+    }
+
+    fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.each_run(offset, len_bytes, |run, len_bytes| {
+            run.each(|area, offset| area.discard(offset, len_bytes))
+        })
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.devices.iter().try_for_each(|device| device.flush())
+    }
+}
