@@ -4,8 +4,10 @@ mod choose;
 mod content;
 mod driver;
 mod guest_disk;
+mod lvm;
 mod magic;
 mod overlay;
+mod place;
 mod volume;
 
 use std::ffi::OsStr;
@@ -18,6 +20,7 @@ use diskfs_volume::{PartitionTable, read_table};
 
 pub use content::{Content, ContentClass};
 pub use driver::{Commits, RootReserve, WriteOptions};
+pub use lvm::Group;
 pub use volume::Volume;
 
 use crate::{Error, ErrorKind, Filesystem, Result, WritableFilesystem};
@@ -33,7 +36,15 @@ pub struct Disk {
     image: Opened,
     path: PathBuf,
     table: OnceLock<Option<PartitionTable>>,
-    volumes: OnceLock<Vec<Volume>>,
+    volumes: OnceLock<Volumes>,
+}
+
+/// The volumes of a disk, and what they are put together of.
+#[derive(Debug)]
+struct Volumes {
+    all: Vec<Volume>,
+    groups: Vec<Arc<Group>>,
+    warnings: Vec<String>,
 }
 
 /// What an image is open for.
@@ -192,29 +203,58 @@ impl Disk {
         Ok(self.table.get().and_then(Option::as_ref))
     }
 
-    /// The volumes: the partitions, or the whole disk (`disk`) when it has none.
+    /// The volumes: the partitions, or the whole disk (`disk`) when it has none; then the logical
+    /// volumes of the groups on them.
     ///
     /// # Errors
     /// As [`partition_table`](Self::partition_table).
     pub fn volumes(&self) -> Result<&[Volume]> {
-        if self.volumes.get().is_none() {
-            let table = self.partition_table()?;
-            let partitions = table.map_or(&[][..], |table| table.partitions.as_slice());
-            let volumes = match partitions {
-                [] => vec![Volume::whole(&self.path, self.guest_disk())],
-                some => some
-                    .iter()
-                    .filter(|partition| !partition.is_extended())
-                    .map(|partition| Volume::partition(&self.path, self.guest_disk(), partition))
-                    .collect(),
-            };
-            let _ = self.volumes.set(volumes);
-        }
-        Ok(self.volumes.get().map_or(&[], Vec::as_slice))
+        Ok(&self.find_volumes()?.all)
     }
 
-    /// The volume of that name: `p1`, `disk`, a UUID, a label, a PARTUUID or a PARTLABEL. Bare, or
-    /// as fstab(5) has it: `UUID=...`, `LABEL=...`. The whole disk is `disk` also beside a table.
+    /// The volume groups, in the order of their names.
+    ///
+    /// # Errors
+    /// As [`volumes`](Self::volumes).
+    pub fn groups(&self) -> Result<&[Arc<Group>]> {
+        Ok(&self.find_volumes()?.groups)
+    }
+
+    fn find_volumes(&self) -> Result<&Volumes> {
+        if let Some(found) = self.volumes.get() {
+            return Ok(found);
+        }
+        let mut all = self.on_the_disk()?;
+        let lvm::Found { groups, warnings } = lvm::find(&all);
+        for group in &groups {
+            all.extend(lvm::volumes(&self.path, group));
+        }
+        let found = Volumes {
+            all,
+            groups,
+            warnings,
+        };
+        // Another thread may have read the same bytes meanwhile.
+        Ok(self.volumes.get_or_init(|| found))
+    }
+
+    /// The partitions, or the whole disk when it has none.
+    fn on_the_disk(&self) -> Result<Vec<Volume>> {
+        let table = self.partition_table()?;
+        let partitions = table.map_or(&[][..], |table| table.partitions.as_slice());
+        Ok(match partitions {
+            [] => vec![Volume::whole(&self.path, self.guest_disk())],
+            some => some
+                .iter()
+                .filter(|partition| !partition.is_extended())
+                .map(|partition| Volume::partition(&self.path, self.guest_disk(), partition))
+                .collect(),
+        })
+    }
+
+    /// The volume of that name: `p1`, `vg0/root`, `disk`, a UUID, a label, a PARTUUID or a PARTLABEL.
+    /// Bare, or as fstab(5) has it: `UUID=...`, `LABEL=...`, `/dev/mapper/vg0-root`. The whole disk
+    /// is `disk` also beside a table.
     ///
     /// # Errors
     /// `NotFound`, with what there is; `Ambiguous` when several are called that.
@@ -253,8 +293,8 @@ impl Disk {
         choose::volume(self)?.writable_filesystem(options)
     }
 
-    /// What is wrong with the image and its partition table, as sentences for the user. The table
-    /// counts only once it has been read.
+    /// What is wrong with the image, its partition table and its physical volumes, as sentences for
+    /// the user. Table and volumes count only once they have been read.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let mut image = Some(self.description());
@@ -272,6 +312,8 @@ impl Disk {
         if let Some(Some(table)) = self.table.get() {
             warnings.extend(table.warnings.iter().map(|text| format!("{path}: {text}")));
         }
+        let volumes = self.volumes.get().map_or(&[][..], |found| &found.warnings);
+        warnings.extend(volumes.iter().map(|text| format!("{path}: {text}")));
         warnings
     }
 

@@ -72,6 +72,14 @@ fn reports(args: &Info, session: &mut Session, disk: &Disk) -> Vec<VolumeReport>
 }
 
 fn report(session: &mut Session, volume: Volume) -> VolumeReport {
+    if volume.logical().is_some() && volume.problem().is_some() {
+        // It is told with the group, and is no failure of this command.
+        return VolumeReport {
+            volume,
+            content: None,
+            filesystem: None,
+        };
+    }
     let content = volume.content().map(Option::<&Content>::cloned);
     let content = content.unwrap_or_else(|error| failed(session, &error));
     let filesystem = content

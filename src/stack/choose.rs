@@ -24,7 +24,8 @@ pub(super) fn by_name(disk: &Disk, name: &str) -> Result<Volume> {
         return disk.volume_at(offset);
     }
     let volumes = disk.volumes()?;
-    if let Some(volume) = volumes.iter().find(|volume| volume.name() == name) {
+    let is_named = |volume: &&Volume| volume.name() == name || is_node(volume, name);
+    if let Some(volume) = volumes.iter().find(is_named) {
         return Ok(volume.clone());
     }
     if name == "disk" {
@@ -47,6 +48,22 @@ pub(super) fn by_name(disk: &Disk, name: &str) -> Result<Volume> {
     }
 }
 
+/// Whether a path is where the guest's kernel shows a logical volume: `/dev/vg0/root` or
+/// `/dev/mapper/vg0-root`, in which dashes of the names themselves are doubled.
+fn is_node(volume: &Volume, path: &str) -> bool {
+    let Some((group, logical)) = volume.logical() else {
+        return false;
+    };
+    let (group, logical) = (&group.metadata().name, &logical.name);
+    match path.strip_prefix("/dev/mapper/") {
+        Some(node) => {
+            let doubled = |name: &str| name.replace('-', "--");
+            node == format!("{}-{}", doubled(group), doubled(logical))
+        }
+        None => path == format!("/dev/{group}/{logical}"),
+    }
+}
+
 fn parse(name: &str) -> (Key, &str) {
     match name.split_once('=') {
         Some(("UUID", value)) => (Key::Uuid, value),
@@ -66,9 +83,15 @@ fn is_called(volume: &Volume, key: Key, value: &str) -> Result<bool> {
         if wants(Key::PartUuid) && uuid || wants(Key::PartLabel) && entry.name() == Some(value) {
             return Ok(true);
         }
-        if entry.problem.is_some() {
-            return Ok(false); // What it holds can't be told, and is no reason to fail the others.
-        }
+    }
+    if volume.problem().is_some() {
+        return Ok(false); // What it holds can't be told, and is no reason to fail the others.
+    }
+    if let Some((_, logical)) = volume.logical()
+        && key == Key::Any
+        && logical.id.is_some_and(|id| id.to_string() == value)
+    {
+        return Ok(true);
     }
     if !wants(Key::Uuid) && !wants(Key::Label) {
         return Ok(false);
@@ -117,7 +140,7 @@ fn meant(disk: &Disk) -> Result<Meant<'_>> {
     let volumes = disk.volumes()?;
     let mut candidates = Vec::new();
     for volume in volumes {
-        if is_candidate(volume)? {
+        if is_candidate(disk, volume)? {
             candidates.push(volume);
         }
     }
@@ -130,9 +153,13 @@ fn meant(disk: &Disk) -> Result<Meant<'_>> {
 }
 
 /// Whether a volume could be what the user means: a filesystem that is not an EFI system
-/// partition, or a container that a system may be in.
-fn is_candidate(volume: &Volume) -> Result<bool> {
-    if volume.entry().is_some_and(|entry| entry.problem.is_some()) {
+/// partition, or a container that a system may be in. A logical volume that does not open is one,
+/// too: it may well be the root.
+fn is_candidate(disk: &Disk, volume: &Volume) -> Result<bool> {
+    if volume.problem().is_some() {
+        return Ok(volume.logical().is_some());
+    }
+    if is_member(disk, volume)? {
         return Ok(false);
     }
     let boot = volume
@@ -143,11 +170,18 @@ fn is_candidate(volume: &Volume) -> Result<bool> {
         .is_some_and(|content| !boot && content.class != ContentClass::Swap))
 }
 
+/// Whether a volume holds a part of a group whose logical volumes are listed beside it.
+fn is_member(disk: &Disk, volume: &Volume) -> Result<bool> {
+    let mut groups = disk.groups()?.iter();
+    Ok(groups.any(|group| group.is_on(volume)))
+}
+
 /// The one of several that holds an operating system.
 fn with_system<'a>(disk: &Disk, candidates: &[&'a Volume]) -> Result<Meant<'a>> {
     let mut systems = Vec::new();
     for volume in candidates {
-        if volume.content()?.is_some_and(super::Content::is_readable) {
+        if volume.problem().is_none() && volume.content()?.is_some_and(super::Content::is_readable)
+        {
             let filesystem = volume.filesystem()?;
             if holds_system(filesystem.as_fs()) {
                 systems.push((*volume, filesystem));
@@ -173,18 +207,14 @@ fn with_system<'a>(disk: &Disk, candidates: &[&'a Volume]) -> Result<Meant<'a>> 
 fn only_boot_or_nothing<'a>(disk: &Disk, volumes: &'a [Volume]) -> Result<&'a Volume> {
     let mut known = Vec::new();
     for volume in volumes {
-        let sound = volume.entry().is_none_or(|entry| entry.problem.is_none());
-        if sound && volume.content()?.is_some() {
+        if volume.problem().is_none() && volume.content()?.is_some() {
             known.push(volume);
         }
     }
     match known.as_slice() {
         [one] => Ok(one),
         [] => {
-            let broken = volumes
-                .iter()
-                .find(|v| v.entry().is_some_and(|e| e.problem.is_some()));
-            if let Some(volume) = broken {
+            if let Some(volume) = volumes.iter().find(|v| v.problem().is_some()) {
                 return Ok(volume); // Opening it says what is wrong.
             }
             let reason = "holds no filesystem that is known";
@@ -222,7 +252,9 @@ fn list(volumes: &[&Volume]) -> Result<String> {
     let mut parts = Vec::new();
     for volume in volumes {
         let mut facts = Vec::new();
-        if let Some(content) = volume.content()? {
+        if let Some(problem) = volume.problem() {
+            facts.push(problem);
+        } else if let Some(content) = volume.content()? {
             facts.push(content.kind.to_owned());
             facts.push(format!("{} MiB", volume.size_bytes() >> 20));
             facts.extend(content.label().map(|label| format!("label {label:?}")));

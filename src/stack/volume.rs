@@ -3,27 +3,38 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use diskfs_block::{BlockRead, BlockWrite, Slice};
+use diskfs_block::{BlockRead, BlockWrite};
 use diskfs_volume::Partition;
+use diskfs_volume::lvm::LogicalVolume;
 
 use super::content::{Content, ContentClass};
 use super::driver::{self, WriteOptions};
 use super::guest_disk::GuestDisk;
+use super::lvm::Group;
+use super::place::Place;
 use crate::{Error, ErrorKind, Filesystem, Result, WritableFilesystem};
 
-/// A part of a disk that may hold a filesystem: a partition, or the whole disk.
+/// A part of a disk that may hold a filesystem: a partition, a logical volume, or the whole disk.
 #[derive(Debug, Clone)]
 pub struct Volume {
     name: String,
     image_path: PathBuf,
-    disk: GuestDisk,
-    start_bytes: u64,
+    place: Place,
     size_bytes: u64,
-    partition: Option<Partition>,
     content: OnceLock<Option<Content>>,
 }
 
 impl Volume {
+    pub(super) fn new(name: String, image_path: &Path, place: Place, size_bytes: u64) -> Self {
+        Self {
+            name,
+            image_path: image_path.to_owned(),
+            place,
+            size_bytes,
+            content: OnceLock::new(),
+        }
+    }
+
     pub(super) fn whole(image_path: &Path, disk: GuestDisk) -> Self {
         Self {
             name: "disk".to_owned(),
@@ -32,37 +43,33 @@ impl Volume {
     }
 
     pub(super) fn at(image_path: &Path, disk: GuestDisk, start_bytes: u64) -> Self {
-        Self {
-            name: format!("@{start_bytes}"),
-            image_path: image_path.to_owned(),
-            start_bytes,
-            size_bytes: disk.size_bytes().saturating_sub(start_bytes),
-            disk,
-            partition: None,
-            content: OnceLock::new(),
-        }
+        let size_bytes = disk.size_bytes().saturating_sub(start_bytes);
+        let place = Place::Rest(disk, start_bytes);
+        Self::new(format!("@{start_bytes}"), image_path, place, size_bytes)
     }
 
     pub(super) fn partition(image: &Path, disk: GuestDisk, partition: &Partition) -> Self {
-        Self {
-            name: format!("p{}", partition.number),
-            image_path: image.to_owned(),
-            disk,
-            start_bytes: partition.start_bytes,
-            size_bytes: partition.len_bytes,
-            partition: Some(partition.clone()),
-            content: OnceLock::new(),
-        }
+        let name = format!("p{}", partition.number);
+        let place = Place::Partition(disk, partition.clone());
+        Self::new(name, image, place, partition.len_bytes)
     }
 
-    /// The name to choose it by: `p1`, `disk`, `@1048576`.
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The name to choose it by: `p1`, `vg0/root`, `disk`, `@1048576`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it begins on the disk.
-    pub fn start_bytes(&self) -> u64 {
-        self.start_bytes
+    /// Where it begins on the disk; `None` for one that is put together of pieces.
+    pub fn start_bytes(&self) -> Option<u64> {
+        match &self.place {
+            Place::Partition(_, partition) => Some(partition.start_bytes),
+            Place::Rest(_, start_bytes) => Some(*start_bytes),
+            Place::Logical(_) => None,
+        }
     }
 
     /// Its size.
@@ -72,18 +79,34 @@ impl Volume {
 
     /// The entry of the partition table, when it is a partition.
     pub fn entry(&self) -> Option<&Partition> {
-        self.partition.as_ref()
+        match &self.place {
+            Place::Partition(_, partition) => Some(partition),
+            Place::Rest(..) | Place::Logical(_) => None,
+        }
+    }
+
+    /// The group and what its metadata says of the volume, when it is a logical one.
+    pub fn logical(&self) -> Option<(&Group, &LogicalVolume)> {
+        match &self.place {
+            Place::Logical(logical) => Some((&logical.group, logical.volume())),
+            Place::Partition(..) | Place::Rest(..) => None,
+        }
+    }
+
+    /// Why it does not open, if that is known before: a partition past the end of the disk, a
+    /// logical volume of which a piece is missing or that is of a type that is not read.
+    pub fn problem(&self) -> Option<String> {
+        self.place.problem()
     }
 
     /// The volume as a device.
     ///
     /// # Errors
-    /// `Corrupt` for a partition that reaches past the end of the disk or overlaps another.
+    /// `Corrupt` for a partition that reaches past the end of the disk or overlaps another, and for
+    /// a logical volume that makes no sense; `NotFound` when a physical volume is missing;
+    /// `Unsupported` for a type of logical volume that is not read.
     pub fn device(&self) -> Result<Arc<dyn BlockRead>> {
-        Ok(match self.slice(self.disk.read())? {
-            Some(slice) => Arc::new(slice),
-            None => self.disk.read(),
-        })
+        self.place.read().map_err(|e| self.in_image(e))
     }
 
     /// The volume as a device that can be written.
@@ -91,24 +114,11 @@ impl Volume {
     /// # Errors
     /// As [`device`](Self::device); `ReadOnly` when the disk is open for reading only.
     pub fn writable_device(&self) -> Result<Arc<dyn BlockWrite>> {
-        let GuestDisk::Writable(disk) = &self.disk else {
+        let device = self.place.write().map_err(|e| self.in_image(e))?;
+        device.ok_or_else(|| {
             let reason = "the disk is open for reading only";
-            return Err(self.in_image(Error::new(ErrorKind::ReadOnly, reason)));
-        };
-        Ok(match self.slice(Arc::clone(disk))? {
-            Some(slice) => Arc::new(slice),
-            None => Arc::clone(disk),
+            self.in_image(Error::new(ErrorKind::ReadOnly, reason))
         })
-    }
-
-    /// The volume's part of the disk; `None` when that is all of it.
-    fn slice<D: BlockRead + ?Sized>(&self, disk: Arc<D>) -> Result<Option<Slice<D>>> {
-        let slice = match &self.partition {
-            Some(partition) => partition.open(disk),
-            None if self.start_bytes == 0 => return Ok(None),
-            None => Slice::new(disk, self.start_bytes, self.size_bytes),
-        };
-        slice.map(Some).map_err(|e| self.in_image(e))
     }
 
     /// What it holds, told from magic numbers; `None` for nothing that is known.

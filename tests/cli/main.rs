@@ -3,6 +3,7 @@
 mod changing;
 mod errors;
 mod listing;
+mod lvm;
 mod making;
 mod memory;
 mod program;

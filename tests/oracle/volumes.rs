@@ -30,6 +30,23 @@ fn the_filesystem_is_found_behind_every_table() {
 }
 
 #[test]
+fn the_filesystem_is_found_in_logical_volumes() {
+    let expected = expected_tree("ext2");
+    for (name, volume) in [
+        ("lvm-linear.raw", "vg0/root"),
+        ("lvm-striped.raw", "vg-0/my-root"),
+    ] {
+        let image = image(name);
+        let disk = disk(&image.path());
+        let by_name = disk
+            .volume(volume)
+            .and_then(|volume| volume.filesystem())
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_same(name, &expected, &by_name);
+    }
+}
+
+#[test]
 fn a_broken_primary_table_is_warned_of() {
     for (name, warned) in [
         ("gpt.raw", false),

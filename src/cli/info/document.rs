@@ -1,8 +1,8 @@
 //! The report for programs.
 
-use diskfs::Disk;
 use diskfs::image::{Bitmap, BitmapState, Description, Qcow2Details, Snapshot};
 use diskfs::volume::{Partition, PartitionKind, PartitionTable};
+use diskfs::{Disk, Group, Volume};
 use serde_json::{Map, Value, json};
 
 use super::VolumeReport;
@@ -17,6 +17,7 @@ pub(super) fn document(disk: &Disk, volumes: &[VolumeReport]) -> Value {
     json!({
         "image": image(disk.description()),
         "partition_table": table.map(partition_table),
+        "volume_groups": disk.groups().unwrap_or_default().iter().map(|group| volume_group(group)).collect::<Vec<_>>(),
         "volumes": volumes.iter().map(volume).collect::<Vec<_>>(),
         "filesystems": volumes.iter().filter_map(filesystem).collect::<Vec<_>>(),
         "warnings": disk.warnings(),
@@ -125,12 +126,48 @@ fn partition(partition: &Partition) -> Value {
     })
 }
 
+fn volume_group(group: &Group) -> Value {
+    let metadata = group.metadata();
+    let physical = metadata.physical_volumes.iter().map(|entry| {
+        json!({
+            "uuid": entry.id.to_string(),
+            "volume": group.member(&entry.id).map(Volume::name),
+            "device": entry.device_hint,
+            "was_missing": entry.was_missing,
+        })
+    });
+    json!({
+        "name": metadata.name,
+        "uuid": metadata.id.to_string(),
+        "seqno": metadata.seqno,
+        "extent_size_bytes": metadata.extent_bytes,
+        "size_bytes": metadata.size_bytes(),
+        "free_bytes": metadata.free_bytes(),
+        "exported": metadata.exported,
+        "physical_volumes": physical.collect::<Vec<_>>(),
+    })
+}
+
+/// What LVM says of a volume, when it is a logical one.
+fn logical(report: &VolumeReport) -> Option<Value> {
+    let (group, logical) = report.volume.logical()?;
+    Some(json!({
+        "group": group.metadata().name,
+        "name": logical.name,
+        "uuid": logical.id.map(|id| id.to_string()),
+        "layout": logical.layout,
+        "writable": logical.writable && !logical.has_snapshots,
+    }))
+}
+
 fn volume(report: &VolumeReport) -> Value {
     let volume = &report.volume;
     json!({
         "volume": volume.name(),
         "start_bytes": volume.start_bytes(),
         "size_bytes": volume.size_bytes(),
+        "logical": logical(report),
+        "problem": volume.problem(),
         "content": report.content.as_ref().map(|content| content.kind),
         "class": report.content.as_ref().map(|content| content.class.to_string()),
     })

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use diskfs::Disk;
 use diskfs::image::{BitmapState, Description, Qcow2Details, Snapshot};
 use diskfs::vfs::{Statistics, Timestamp};
 use diskfs::volume::{Partition, PartitionTable};
+use diskfs::{Disk, Group, Volume};
 
 use super::VolumeReport;
 use crate::cli::show::name::text as safe;
@@ -19,6 +19,10 @@ pub(super) fn text(disk: &Disk, volumes: &[VolumeReport]) -> String {
     if let Ok(Some(table)) = disk.partition_table() {
         out.push('\n');
         out.push_str(&partitions(table));
+    }
+    for group in disk.groups().unwrap_or_default() {
+        out.push('\n');
+        out.push_str(&volume_group(group, volumes));
     }
     if volumes.iter().any(|report| report.content.is_some()) {
         out.push('\n');
@@ -214,6 +218,48 @@ fn partition(partition: &Partition) -> Vec<String> {
         safe(partition.name().unwrap_or("-").as_bytes()),
         partition.uuid().unwrap_or_else(|| "-".to_owned()),
     ]
+}
+
+fn volume_group(group: &Group, volumes: &[VolumeReport]) -> String {
+    use Align::{Left, Right};
+    let metadata = group.metadata();
+    let physical = metadata.physical_volumes.iter().map(|entry| {
+        let place = group.member(&entry.id).map(Volume::name);
+        let place = place.map(str::to_owned);
+        place.unwrap_or_else(|| format!("missing ({})", entry.id))
+    });
+    let mut out = fields(
+        &[
+            ("volume group", group.name().to_owned()),
+            ("uuid", metadata.id.to_string()),
+            ("extent size", units(metadata.extent_bytes)),
+            ("size", units(metadata.size_bytes())),
+            ("free", units(metadata.free_bytes())),
+            ("on", physical.collect::<Vec<_>>().join(", ")),
+        ],
+        0,
+    );
+    let mut rows = vec![row(["Volume", "Size", "Layout", "UUID"])];
+    for report in volumes {
+        let Some((of, logical)) = report.volume.logical() else {
+            continue;
+        };
+        if of.name() == group.name() {
+            let problem = report.volume.problem();
+            let problem = problem.map(|problem| format!(" ({problem})"));
+            let layout = format!("{}{}", logical.layout, problem.unwrap_or_default());
+            rows.push(vec![
+                report.volume.name().to_owned(),
+                units(report.volume.size_bytes()),
+                safe(layout.as_bytes()),
+                logical
+                    .id
+                    .map_or_else(|| "-".to_owned(), |id| id.to_string()),
+            ]);
+        }
+    }
+    out.push_str(&lay_out(&[Left, Right, Left, Left], &rows));
+    out
 }
 
 fn contents(volumes: &[VolumeReport]) -> String {
