@@ -88,7 +88,11 @@ pub fn commit(
 }
 
 /// Writes what the top of the chain itself holds.
-fn copy(image: &Image, to: &dyn BlockWrite, progress: &mut dyn FnMut(u64)) -> Result<u64> {
+pub(crate) fn copy(
+    image: &Image,
+    to: &dyn BlockWrite,
+    progress: &mut dyn FnMut(u64),
+) -> Result<u64> {
     let device = image.device();
     let mut buffer = vec![0; to_usize(PIECE_BYTES)];
     let mut bytes = 0_u64;

@@ -67,6 +67,8 @@ mod numbers;
 mod ofd;
 mod open;
 mod options;
+#[cfg(test)]
+mod power_cut_tests;
 pub mod probe;
 mod qcow2;
 mod raw;

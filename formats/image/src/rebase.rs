@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use diskfs_block::{BlockRead, Error, File, Result};
+use diskfs_block::{BlockRead, BlockWrite, Error, File, Result};
 
 use crate::lock::lock_for_writing;
 use crate::node::Node;
@@ -53,26 +53,34 @@ pub fn rebase(
     progress: &mut dyn FnMut(u64),
 ) -> Result<u64> {
     let written = match contents {
-        Contents::Kept => keep_contents(path, base, options, progress)?,
+        Contents::Kept => {
+            let image = WritableImage::open(path, options)?;
+            keep_contents(image, path, base, options, progress)?
+        }
         Contents::Trusted => 0,
     };
     let file = File::open_read_write(path)?;
     lock_for_writing(&file, path)?;
+    set_base(&file, base).map_err(|e| e.in_file(path))?;
+    Ok(written)
+}
+
+pub(crate) fn set_base(file: &dyn BlockWrite, base: Option<&NewBase>) -> Result<()> {
     let named = base.map(|base| NamedBacking {
         name: base.name.as_os_str().as_bytes().to_vec(),
         format: base.format.name(),
     });
-    backing_name::set(&file, named.as_ref()).map_err(|e| e.in_file(path))?;
-    Ok(written)
+    backing_name::set(file, named.as_ref())
 }
 
-fn keep_contents(
+/// Writes into the overlay, which is at `path`, what `base` would show otherwise, and closes it.
+pub(crate) fn keep_contents(
+    image: WritableImage,
     path: &Path,
     base: Option<&NewBase>,
     options: &OpenOptions,
     progress: &mut dyn FnMut(u64),
 ) -> Result<u64> {
-    let image = WritableImage::open(path, options)?;
     if image.description().qcow2.is_none() {
         return Err(Error::unsupported("only qcow2 images have backing files").in_file(path));
     }

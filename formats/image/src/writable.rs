@@ -65,7 +65,7 @@ impl WritableImage {
             .map(Self::from_parts)
     }
 
-    fn from_parts(opened: Opened) -> Self {
+    pub(crate) fn from_parts(opened: Opened) -> Self {
         let (node, description) = *opened;
         Self {
             node: Arc::new(node),

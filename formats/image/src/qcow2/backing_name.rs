@@ -1,8 +1,9 @@
 //! Changing which file an image names as its backing file: specification, sections "Header" and
 //! "Header extensions".
 //!
-//! The new name is written where the old one is not. Then one write of the first sector, which holds
-//! the header and its extensions, makes it count; so a crash leaves the old name or the new one.
+//! A name that fits into the first sector with the header and its extensions is written with them, in
+//! one write of that sector. Any other goes where neither the old name nor an old extension is, and
+//! then a write of the first sector makes it count. So a crash leaves the old name or the new one.
 
 use diskfs_block::{BlockWrite, Error, Result};
 
@@ -11,6 +12,7 @@ use crate::qcow2::header::{BACKING_NAME_MAX_BYTES, Header, NamedBacking};
 use crate::qcow2::header_extensions::{ExtensionKind, push_extension, raw_extensions};
 
 const SECTOR_BYTES: usize = 512;
+const END_EXTENSION_BYTES: usize = 8;
 /// Where the header says where the name is, and how long.
 const NAME_FIELDS: std::ops::Range<usize> = 8..20;
 /// Where version 3 says how long the header is.
@@ -27,21 +29,23 @@ pub(crate) fn set(file: &dyn BlockWrite, backing: Option<&NamedBacking>) -> Resu
         _ => be32(&old, LENGTH_FIELD),
     };
     let front = front(&old, header_length, backing)?;
-    let old_name = old_name(&old);
     let Some(backing) = backing else {
-        let none = with_name(front, 0, 0);
-        file.write_at(0, &none)?;
+        file.write_at(0, &with_name(front, 0, 0))?;
         return file.flush();
     };
-    let at = place_for(
-        &backing.name,
-        front.len(),
-        &old_name,
-        to_usize(cluster_size),
-    )?;
-    file.write_at(to_u64(at), &backing.name)?;
+    let name = &backing.name;
+    let name_in_sector = front.len();
+    if name_in_sector.saturating_add(name.len()) <= SECTOR_BYTES {
+        let mut sector = with_name(front, name_in_sector, name.len());
+        sector.extend_from_slice(name);
+        file.write_at(0, &sector)?;
+        return file.flush();
+    }
+    let used = extensions_end(&old, header_length)?.max(front.len());
+    let at = place_for(name, used, &old_name(&old), to_usize(cluster_size))?;
+    file.write_at(to_u64(at), name)?;
     file.flush()?;
-    file.write_at(0, &with_name(front, at, backing.name.len()))?;
+    file.write_at(0, &with_name(front, at, name.len()))?;
     file.flush()
 }
 
@@ -81,40 +85,45 @@ fn front(old: &[u8], header_length: usize, backing: Option<&NamedBacking>) -> Re
         push_extension(&mut bytes, ExtensionKind::End, &[]);
         bytes
     };
-    let with_names = build(true);
-    let rest = with_names.get(SECTOR_BYTES..).unwrap_or_default();
-    let end = SECTOR_BYTES.saturating_add(rest.len());
-    if rest.is_empty() || old.get(SECTOR_BYTES..end) == Some(rest) {
-        return Ok(with_names);
-    }
-    Ok(build(false))
+    let changes_one_sector = |new: &Vec<u8>| {
+        let rest = new.get(SECTOR_BYTES..).unwrap_or_default();
+        let end = SECTOR_BYTES.saturating_add(rest.len());
+        rest.is_empty() || old.get(SECTOR_BYTES..end) == Some(rest)
+    };
+    let mut fronts = [true, false].into_iter().map(build);
+    fronts.find(changes_one_sector).ok_or_else(|| {
+        Error::unsupported("the header and its extensions are longer than a sector of 512 bytes")
+            .hint("`qemu-img rebase` changes it, and a power cut meanwhile would leave it broken")
+    })
 }
 
-/// Where the new name goes: behind the extensions, and not over the old one.
+/// Where the extensions that are there end.
+fn extensions_end(old: &[u8], header_length: usize) -> Result<usize> {
+    let all = raw_extensions(old, header_length)?;
+    let len = all.iter().fold(END_EXTENSION_BYTES, |len, (_, raw)| {
+        len.saturating_add(raw.len())
+    });
+    Ok(header_length.saturating_add(len))
+}
+
+/// Where the new name goes: from `start` on, and not over the old one.
 fn place_for(
     name: &[u8],
-    front_len: usize,
+    start: usize,
     old: &std::ops::Range<usize>,
     cluster_size: usize,
 ) -> Result<usize> {
-    let too_long = || {
-        Error::invalid("the backing file's name has no room in the first cluster")
-            .hint("give a shorter name")
-    };
-    if to_u64(name.len()) > u64::from(BACKING_NAME_MAX_BYTES) {
-        return Err(too_long());
-    }
     let fits = |at: &usize| {
         let end = at.saturating_add(name.len());
         end <= cluster_size && (end <= old.start || *at >= old.end || old.is_empty())
     };
-    let places = [front_len, old.end.max(front_len)];
-    // In one sector, old and new change together.
-    let single = (cluster_size == SECTOR_BYTES
-        && front_len.saturating_add(name.len()) <= cluster_size)
-        .then_some(front_len);
-    let found = places.into_iter().find(|at| fits(at)).or(single);
-    found.ok_or_else(too_long)
+    let is_too_long = to_u64(name.len()) > u64::from(BACKING_NAME_MAX_BYTES);
+    let places = [start, old.end.max(start)];
+    let found = places.into_iter().find(|at| !is_too_long && fits(at));
+    found.ok_or_else(|| {
+        Error::invalid("the backing file's name has no room in the first cluster")
+            .hint("give a shorter name")
+    })
 }
 
 fn with_name(mut front: Vec<u8>, at: usize, len: usize) -> Vec<u8> {

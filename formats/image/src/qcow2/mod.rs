@@ -20,6 +20,8 @@ pub(crate) mod l1_entry;
 pub(crate) mod l2_entry;
 mod mapping;
 #[cfg(test)]
+mod backing_name_tests;
+#[cfg(test)]
 mod mapping_tests;
 mod reader;
 pub(crate) mod refcounts;
