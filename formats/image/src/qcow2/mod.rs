@@ -5,6 +5,8 @@
 //! the one and use the other.
 
 pub(crate) mod backing_name;
+#[cfg(test)]
+mod backing_name_tests;
 mod bitmap_directory;
 pub(crate) mod cache;
 pub(crate) mod check;
@@ -19,8 +21,6 @@ mod header_extensions;
 pub(crate) mod l1_entry;
 pub(crate) mod l2_entry;
 mod mapping;
-#[cfg(test)]
-mod backing_name_tests;
 #[cfg(test)]
 mod mapping_tests;
 mod reader;
