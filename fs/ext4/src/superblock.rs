@@ -3,20 +3,21 @@
 //! Source: kernel documentation, "ext4 Data Structures and Algorithms", section "Super Block".
 
 mod backup;
+mod change;
+mod fields;
 mod raw;
 
-use diskfs_block::{BlockRead, BlockWrite};
+use diskfs_block::BlockRead;
 use diskfs_vfs::{Error, ErrorKind};
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::FromBytes;
 
 use crate::block::{BlockSize, FsBlock};
-use crate::bytes::{index, join64};
-use crate::checksum::{ChecksumSeed, crc32c};
-use crate::error::{Corrupt, Result, Structure, Unsupported, device_failed, malformed};
-use crate::features::{Compatible, Features, Incompatible, ReadOnlyCompatible};
+use crate::checksum::ChecksumSeed;
+use crate::error::{Corrupt, Result, Structure, device_failed, malformed};
+use crate::features::{Features, Incompatible, ReadOnlyCompatible};
 use crate::htree::Algorithm;
-use crate::writer::write_failed;
 
+pub(crate) use change::{change, change_on};
 pub(crate) use raw::RawSuperblock;
 
 pub(crate) const MAGIC: u16 = 0xef53;
@@ -144,21 +145,21 @@ impl Superblock {
     pub(crate) fn parse(bytes: &[u8; raw::SIZE_BYTES], device_bytes: u64) -> Result<Self> {
         let raw = RawSuperblock::ref_from_bytes(bytes)
             .map_err(|_| malformed(Structure::Superblock, "it is cut short"))?;
-        check_magic(raw)?;
-        let features = features(raw)?;
-        let checksum_seed = checksum_seed(raw, features, bytes)?;
-        let block_size = block_size(raw)?;
+        fields::check_magic(raw)?;
+        let features = fields::features(raw)?;
+        let checksum_seed = fields::checksum_seed(raw, features, bytes)?;
+        let block_size = fields::block_size(raw)?;
         let superblock = Self {
             revision: raw.s_rev_level.get(),
             features,
             block_size,
-            cluster_ratio_bits: cluster_ratio_bits(raw, features)?,
-            blocks_count: wide(
+            cluster_ratio_bits: fields::cluster_ratio_bits(raw, features)?,
+            blocks_count: fields::wide(
                 features,
                 raw.s_blocks_count_hi.get(),
                 raw.s_blocks_count_lo.get(),
             ),
-            reserved_blocks_count: wide(
+            reserved_blocks_count: fields::wide(
                 features,
                 raw.s_r_blocks_count_hi.get(),
                 raw.s_r_blocks_count_lo.get(),
@@ -168,27 +169,27 @@ impl Superblock {
             blocks_per_group: raw.s_blocks_per_group.get(),
             inodes_per_group: raw.s_inodes_per_group.get(),
             groups_count: 0,
-            inode_size: inode_size(raw, block_size)?,
-            first_inode: first_inode(raw)?,
-            descriptor_size: descriptor_size(raw, features, block_size)?,
+            inode_size: fields::inode_size(raw, block_size)?,
+            first_inode: fields::first_inode(raw)?,
+            descriptor_size: fields::descriptor_size(raw, features, block_size)?,
             first_meta_bg: raw.s_first_meta_bg.get(),
-            flex_group_bits: flex_group_bits(raw, features),
+            flex_group_bits: fields::flex_group_bits(raw, features),
             reserved_gdt_blocks: raw.s_reserved_gdt_blocks.get(),
             backup_groups: raw.s_backup_bgs.map(zerocopy::little_endian::U32::get),
             overhead_clusters: raw.s_overhead_clusters.get(),
             uuid: raw.s_uuid,
             label: raw.s_volume_name,
-            orphan_file_inode: orphan_file_inode(raw, features),
+            orphan_file_inode: fields::orphan_file_inode(raw, features),
             last_orphan: raw.s_last_orphan.get(),
-            want_extra_isize: want_extra_isize(raw, features),
+            want_extra_isize: fields::want_extra_isize(raw, features),
             journal_inode: raw.s_journal_inum.get(),
             hash_seed: raw.s_hash_seed.map(zerocopy::little_endian::U32::get),
-            default_hash: default_hash(raw),
-            hash_signedness: hash_signedness(raw),
+            default_hash: fields::default_hash(raw),
+            hash_signedness: fields::hash_signedness(raw),
             strict_encoding: raw.s_encoding_flags.get() & ENCODING_STRICT != 0,
             checksum_seed,
-            value_seed: seed(raw, features),
-            state: state(raw),
+            value_seed: fields::seed(raw, features),
+            state: fields::state(raw),
             is_test_filesystem: raw.s_flags.get() & FLAG_TEST != 0,
         };
         superblock.with_checked_geometry(raw, device_bytes)
@@ -209,8 +210,8 @@ impl Superblock {
             .blocks_count
             .saturating_sub(u64::from(self.first_data_block));
         let groups = blocks.div_ceil(u64::from(self.blocks_per_group));
-        self.groups_count =
-            u32::try_from(groups).map_err(|_| field("block groups", groups, "below 2^32"))?;
+        self.groups_count = u32::try_from(groups)
+            .map_err(|_| fields::field("block groups", groups, "below 2^32"))?;
         self.check_inodes_count()?;
         Ok(self)
     }
@@ -220,7 +221,7 @@ impl Superblock {
         let expected = u64::from(self.block_size.bytes() == 1024 && self.cluster_ratio_bits == 0);
         // The kernel takes other values, too, but nothing ever wrote one.
         if first > 1 || first < expected || first >= self.blocks_count {
-            return Err(field(
+            return Err(fields::field(
                 "s_first_data_block",
                 first,
                 "0, or 1 with blocks of 1 KiB",
@@ -240,7 +241,7 @@ impl Superblock {
         let blocks = u64::from(clusters).wrapping_shl(self.cluster_ratio_bits);
         if clusters == 0 || clusters > bits || u64::from(self.blocks_per_group) != blocks {
             let value = u64::from(self.blocks_per_group);
-            return Err(field(
+            return Err(fields::field(
                 "s_blocks_per_group",
                 value,
                 "1 to the bits of a block",
@@ -249,7 +250,7 @@ impl Superblock {
         let inodes_per_block = self.inodes_per_block();
         if self.inodes_per_group < inodes_per_block || self.inodes_per_group > bits {
             let value = u64::from(self.inodes_per_group);
-            return Err(field(
+            return Err(fields::field(
                 "s_inodes_per_group",
                 value,
                 "1 block of inodes to the bits of a block",
@@ -262,7 +263,7 @@ impl Superblock {
         let inodes = u64::from(self.groups_count).saturating_mul(u64::from(self.inodes_per_group));
         if inodes != u64::from(self.inodes_count) {
             let value = u64::from(self.inodes_count);
-            return Err(field(
+            return Err(fields::field(
                 "s_inodes_count",
                 value,
                 "block groups times s_inodes_per_group",
@@ -344,282 +345,6 @@ impl Superblock {
             .split(|&byte| byte == 0)
             .next()
             .unwrap_or_default()
-    }
-}
-
-fn field(field: &'static str, value: u64, range: &'static str) -> Error {
-    Corrupt::Field {
-        structure: Structure::Superblock,
-        field,
-        value,
-        range,
-    }
-    .into()
-}
-
-fn check_magic(raw: &RawSuperblock) -> Result<()> {
-    let actual = raw.s_magic.get();
-    if actual == MAGIC {
-        return Ok(());
-    }
-    Err(Corrupt::Magic {
-        structure: Structure::Superblock,
-        expected: u32::from(MAGIC),
-        actual: u32::from(actual),
-    }
-    .into())
-}
-
-/// The feature words, unless there are some that forbid reading.
-fn features(raw: &RawSuperblock) -> Result<Features> {
-    // Revision 0 has no feature words: what stands there is undefined.
-    let (compatible, incompatible, read_only) = match raw.s_rev_level.get() {
-        0 => (0, 0, 0),
-        1 => (
-            raw.s_feature_compat.get(),
-            raw.s_feature_incompat.get(),
-            raw.s_feature_ro_compat.get(),
-        ),
-        other => return Err(Unsupported::Revision(other).into()),
-    };
-    let features = Features {
-        compatible: Compatible::from_bits_retain(compatible),
-        incompatible: Incompatible::from_bits_retain(incompatible),
-        read_only_compatible: ReadOnlyCompatible::from_bits_retain(read_only),
-    };
-    if features.has(Incompatible::JOURNAL_DEV) {
-        return Err(Unsupported::JournalDevice.into());
-    }
-    let unreadable = features.unreadable_names();
-    if !unreadable.is_empty() {
-        return Err(Unsupported::Features(unreadable).into());
-    }
-    Ok(features)
-}
-
-/// The seed of the checksums, after the superblock's own is found right; `None` without
-/// `metadata_csum`.
-fn checksum_seed(
-    raw: &RawSuperblock,
-    features: Features,
-    bytes: &[u8; raw::SIZE_BYTES],
-) -> Result<Option<ChecksumSeed>> {
-    if !features.has(ReadOnlyCompatible::METADATA_CSUM) {
-        return Ok(None);
-    }
-    if raw.s_checksum_type != CHECKSUM_CRC32C {
-        let value = u64::from(raw.s_checksum_type);
-        return Err(field("s_checksum_type", value, "1, which is CRC-32C"));
-    }
-    let covered = bytes.get(..raw::CHECKED_BYTES).unwrap_or_default();
-    let expected = crc32c(u32::MAX, covered);
-    let actual = raw.s_checksum.get();
-    if expected != actual {
-        return Err(Corrupt::Checksum {
-            structure: Structure::Superblock,
-            expected,
-            actual,
-        }
-        .into());
-    }
-    Ok(Some(seed(raw, features)))
-}
-
-fn seed(raw: &RawSuperblock, features: Features) -> ChecksumSeed {
-    if features.has(Incompatible::CSUM_SEED) {
-        ChecksumSeed(raw.s_checksum_seed.get())
-    } else {
-        ChecksumSeed::of_uuid(&raw.s_uuid)
-    }
-}
-
-fn block_size(raw: &RawSuperblock) -> Result<BlockSize> {
-    let log = raw.s_log_block_size.get();
-    BlockSize::from_log(log).ok_or_else(|| field("s_log_block_size", u64::from(log), "0 to 6"))
-}
-
-fn cluster_ratio_bits(raw: &RawSuperblock, features: Features) -> Result<u32> {
-    /// `EXT4_MAX_CLUSTER_LOG_SIZE`, 1 GiB.
-    const LOG_MAX: u32 = 30;
-    if !features.has(ReadOnlyCompatible::BIGALLOC) {
-        return Ok(0);
-    }
-    let log = raw.s_log_cluster_size.get();
-    match log.checked_sub(raw.s_log_block_size.get()) {
-        Some(bits) if log <= LOG_MAX.saturating_sub(10) => Ok(bits),
-        _ => Err(field(
-            "s_log_cluster_size",
-            u64::from(log),
-            "s_log_block_size to 20",
-        )),
-    }
-}
-
-/// A block count: its upper half counts with `64bit` only.
-fn wide(features: Features, high: u32, low: u32) -> u64 {
-    if features.has(Incompatible::SIXTY_FOUR_BIT) {
-        join64(high, low)
-    } else {
-        u64::from(low)
-    }
-}
-
-fn flex_group_bits(raw: &RawSuperblock, features: Features) -> u32 {
-    let bits = u32::from(raw.s_log_groups_per_flex);
-    // It tells where files are best put; the kernel ignores a value that makes no sense.
-    if features.has(Incompatible::FLEX_BG) && bits < u32::BITS {
-        bits
-    } else {
-        0
-    }
-}
-
-fn inode_size(raw: &RawSuperblock, block_size: BlockSize) -> Result<u16> {
-    if raw.s_rev_level.get() == 0 {
-        return Ok(128);
-    }
-    let size = raw.s_inode_size.get();
-    if size < 128 || !size.is_power_of_two() || usize::from(size) > block_size.len() {
-        let range = "a power of two, 128 to the block size";
-        return Err(field("s_inode_size", u64::from(size), range));
-    }
-    Ok(size)
-}
-
-fn first_inode(raw: &RawSuperblock) -> Result<u32> {
-    const GOOD_OLD_FIRST_INO: u32 = 11;
-    if raw.s_rev_level.get() == 0 {
-        return Ok(GOOD_OLD_FIRST_INO);
-    }
-    let first = raw.s_first_ino.get();
-    if first < GOOD_OLD_FIRST_INO {
-        return Err(field("s_first_ino", u64::from(first), "11 or more"));
-    }
-    Ok(first)
-}
-
-fn descriptor_size(raw: &RawSuperblock, features: Features, block_size: BlockSize) -> Result<u16> {
-    if !features.has(Incompatible::SIXTY_FOUR_BIT) {
-        return Ok(32);
-    }
-    let size = raw.s_desc_size.get();
-    if size < 64 || !size.is_power_of_two() || usize::from(size) > block_size.len() {
-        let range = "a power of two, 64 to the block size";
-        return Err(field("s_desc_size", u64::from(size), range));
-    }
-    Ok(size)
-}
-
-fn orphan_file_inode(raw: &RawSuperblock, features: Features) -> u32 {
-    if features.has(Compatible::ORPHAN_FILE) {
-        raw.s_orphan_file_inum.get()
-    } else {
-        0
-    }
-}
-
-/// What the kernel gives new inodes: all fields that it knows, or more if the superblock asks for
-/// it and there is room.
-fn want_extra_isize(raw: &RawSuperblock, features: Features) -> u16 {
-    const KNOWN: u16 = 32;
-    let room = raw.s_inode_size.get().saturating_sub(128);
-    if raw.s_rev_level.get() == 0 || room == 0 {
-        return 0;
-    }
-    let asked = if features.has(ReadOnlyCompatible::EXTRA_ISIZE) {
-        raw.s_want_extra_isize
-            .get()
-            .max(raw.s_min_extra_isize.get())
-    } else {
-        0
-    };
-    let size = KNOWN.max(asked);
-    // A field's size is a multiple of 4; what does not fit is not wanted, as in Linux.
-    if size > room || size & 3 != 0 {
-        KNOWN
-    } else {
-        size
-    }
-}
-
-/// Changes the superblock that is in `block`, the block that holds it, and makes its checksum
-/// right.
-///
-/// # Errors
-/// `Corrupt` when the block is too short.
-pub(crate) fn change(
-    superblock: &Superblock,
-    block: &mut [u8],
-    change: impl FnOnce(&mut RawSuperblock),
-) -> Result<()> {
-    let within = index(superblock.block_size.bytes().wrapping_sub(1)) & index(raw::OFFSET_BYTES);
-    let bytes = block.get_mut(within..).unwrap_or_default();
-    change_bytes(superblock, bytes, change)
-}
-
-/// Changes the superblock on the device, past everything else: when nobody else does. Its 1024
-/// bytes are one write, but durable only with the next flush.
-///
-/// # Errors
-/// What the device says.
-pub(crate) fn change_on(
-    device: &dyn BlockWrite,
-    superblock: &Superblock,
-    change: impl FnOnce(&mut RawSuperblock),
-) -> Result<()> {
-    let mut bytes = [0; raw::SIZE_BYTES];
-    device
-        .read_at(raw::OFFSET_BYTES, &mut bytes)
-        .map_err(device_failed)?;
-    change_bytes(superblock, &mut bytes, change)?;
-    device
-        .write_at(raw::OFFSET_BYTES, &bytes)
-        .map_err(write_failed)
-}
-
-fn change_bytes(
-    superblock: &Superblock,
-    bytes: &mut [u8],
-    change: impl FnOnce(&mut RawSuperblock),
-) -> Result<()> {
-    let (raw, _) = RawSuperblock::mut_from_prefix(bytes)
-        .map_err(|_| malformed(Structure::Superblock, "it is cut short"))?;
-    change(raw);
-    if superblock.checksum_seed.is_some() {
-        let covered = raw.as_bytes().get(..raw::CHECKED_BYTES);
-        let checksum = crc32c(u32::MAX, covered.unwrap_or_default());
-        raw.s_checksum.set(checksum);
-    }
-    Ok(())
-}
-
-fn hash_signedness(raw: &RawSuperblock) -> HashSignedness {
-    let flags = raw.s_flags.get();
-    // Neither flag: nobody has decided yet, and the kernel decides by its own `char`, which is
-    // signed on x86. An image comes from there more often than not.
-    if flags & FLAG_UNSIGNED_HASH != 0 && flags & FLAG_SIGNED_HASH == 0 {
-        HashSignedness::Unsigned
-    } else {
-        HashSignedness::Signed
-    }
-}
-
-fn default_hash(raw: &RawSuperblock) -> Option<Algorithm> {
-    match raw.s_def_hash_version {
-        0 => Some(Algorithm::Legacy),
-        1 => Some(Algorithm::HalfMd4),
-        2 => Some(Algorithm::Tea),
-        _ => None,
-    }
-}
-
-fn state(raw: &RawSuperblock) -> State {
-    let state = raw.s_state.get();
-    State {
-        clean: state & STATE_VALID != 0,
-        errors: state & STATE_ERRORS != 0,
-        error_count: raw.s_error_count.get(),
-        orphans: raw.s_last_orphan.get() != 0,
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::checksum::crc32c;
 
 /// A superblock of a small ext4 without checksums: 4 KiB blocks, one group of 1024 blocks, 256
 /// inodes of 256 bytes.

@@ -1,0 +1,61 @@
+//! Changes of the superblock, in its block and on the device.
+
+use diskfs_block::BlockWrite;
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::{RawSuperblock, Superblock, raw};
+use crate::bytes::index;
+use crate::checksum::crc32c;
+use crate::error::{Result, Structure, device_failed, malformed};
+use crate::writer::write_failed;
+
+/// Changes the superblock that is in `block`, the block that holds it, and makes its checksum
+/// right.
+///
+/// # Errors
+/// `Corrupt` when the block is too short.
+pub(crate) fn change(
+    superblock: &Superblock,
+    block: &mut [u8],
+    change: impl FnOnce(&mut RawSuperblock),
+) -> Result<()> {
+    let within = index(superblock.block_size.bytes().wrapping_sub(1)) & index(raw::OFFSET_BYTES);
+    let bytes = block.get_mut(within..).unwrap_or_default();
+    change_bytes(superblock, bytes, change)
+}
+
+/// Changes the superblock on the device, past everything else: when nobody else does. Its 1024
+/// bytes are one write, but durable only with the next flush.
+///
+/// # Errors
+/// What the device says.
+pub(crate) fn change_on(
+    device: &dyn BlockWrite,
+    superblock: &Superblock,
+    change: impl FnOnce(&mut RawSuperblock),
+) -> Result<()> {
+    let mut bytes = [0; raw::SIZE_BYTES];
+    device
+        .read_at(raw::OFFSET_BYTES, &mut bytes)
+        .map_err(device_failed)?;
+    change_bytes(superblock, &mut bytes, change)?;
+    device
+        .write_at(raw::OFFSET_BYTES, &bytes)
+        .map_err(write_failed)
+}
+
+fn change_bytes(
+    superblock: &Superblock,
+    bytes: &mut [u8],
+    change: impl FnOnce(&mut RawSuperblock),
+) -> Result<()> {
+    let (raw, _) = RawSuperblock::mut_from_prefix(bytes)
+        .map_err(|_| malformed(Structure::Superblock, "it is cut short"))?;
+    change(raw);
+    if superblock.checksum_seed.is_some() {
+        let covered = raw.as_bytes().get(..raw::CHECKED_BYTES);
+        let checksum = crc32c(u32::MAX, covered.unwrap_or_default());
+        raw.s_checksum.set(checksum);
+    }
+    Ok(())
+}
