@@ -1,23 +1,26 @@
 //! Another backing file for an overlay, or none.
 
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use diskfs_block::{BlockRead, BlockWrite, Error, File, Result};
 
+use crate::description::Description;
 use crate::lock::lock_for_writing;
 use crate::node::Node;
-use crate::numbers::{to_u64, to_usize};
+use crate::numbers::{shift_right, to_u64, to_usize};
 use crate::open::Opener;
 use crate::qcow2::backing_name;
 use crate::qcow2::header::NamedBacking;
+use crate::qcow2::units::SUBCLUSTERS_BITS;
 use crate::{Format, OpenOptions, WritableImage};
 
-/// Compared at once; a multiple of every cluster size but the largest.
-const PIECE_BYTES: u64 = 1 << 20;
+/// Compared at once; a multiple of every cluster size.
+const PIECE_BYTES: u64 = 2 << 20;
 
-/// Written at once where anything in it differs: small enough to copy little that does not.
-const UNIT: usize = 64 << 10;
+/// The least that is compared and written by itself: smaller clusters are not worth a step each.
+const UNIT_MIN_BYTES: u64 = 4096;
 
 /// The backing file that an overlay gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +44,8 @@ pub enum Contents {
 /// bytes more of the disk were compared.
 ///
 /// With [`Contents::Kept`] the disk is the same at every moment, and what was written is durable
-/// before the name changes. Returns how many bytes were written.
+/// before the name changes. Returns how many bytes were written, zeroes among them; whole clusters of
+/// those are stored as such, but in images of version 2.
 ///
 /// # Errors
 /// As [`WritableImage::open`], and as opening the new backing file through the gate.
@@ -91,39 +95,82 @@ pub(crate) fn keep_contents(
             .map(|opened| opened.0)
     });
     let new = new.transpose()?;
-    let mut runs = Vec::new();
-    for run in image.map() {
-        let run = run?;
-        let reads_zero = run.zero && new.is_none();
-        if (run.depth > 0 || !run.present) && !reads_zero {
-            runs.push((run.start, run.start.saturating_add(run.len_bytes)));
-        }
-    }
     let mut comparison = Comparison {
         image: &image,
         new: new.as_ref(),
+        unit_bytes: to_usize(unit_bytes(image.description())),
         written: 0,
     };
-    for (start, end) in runs {
-        comparison.run(start, end, progress)?;
+    for run in runs_from_behind(&image, new.is_none())? {
+        comparison.run(run, progress)?;
     }
     let written = comparison.written;
     image.close()?;
     Ok(written)
 }
 
+/// What a zero flag is for, and not too little.
+fn unit_bytes(description: &Description) -> u64 {
+    let unit = match &description.qcow2 {
+        Some(qcow2) if qcow2.extended_l2 => shift_right(qcow2.cluster_size_bytes, SUBCLUSTERS_BITS),
+        Some(qcow2) => qcow2.cluster_size_bytes,
+        None => 0,
+    };
+    unit.max(UNIT_MIN_BYTES)
+}
+
+/// The runs that the overlay does not have itself, without those that read as zeroes if they
+/// `may_be_zero`: joined where they meet, so that they begin and end with the overlay's own clusters.
+fn runs_from_behind(image: &WritableImage, may_be_zero: bool) -> Result<Vec<Range<u64>>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for run in image.map() {
+        let run = run?;
+        if run.depth == 0 && run.present || run.zero && may_be_zero {
+            continue;
+        }
+        let end = run.start.saturating_add(run.len_bytes);
+        match runs.last_mut() {
+            Some(last) if last.end == run.start => last.end = end,
+            _ => runs.push(run.start..end),
+        }
+    }
+    Ok(runs)
+}
+
 /// Writes into an image what another backing file would show otherwise.
 struct Comparison<'a> {
     image: &'a WritableImage,
     new: Option<&'a Node>,
+    /// What is compared, and written where it differs.
+    unit_bytes: usize,
     written: u64,
 }
 
+/// What has to be done so that a unit stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Nothing,
+    Zero,
+    Write,
+}
+
+impl Step {
+    fn of(old: &[u8], new: &[u8]) -> Self {
+        if old == new {
+            Self::Nothing
+        } else if old.iter().all(|&byte| byte == 0) {
+            Self::Zero
+        } else {
+            Self::Write
+        }
+    }
+}
+
 impl Comparison<'_> {
-    fn run(&mut self, start: u64, end: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
-        let mut at = start;
-        while at < end {
-            let len = PIECE_BYTES.min(end.saturating_sub(at));
+    fn run(&mut self, run: Range<u64>, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let mut at = run.start;
+        while at < run.end {
+            let len = PIECE_BYTES.min(run.end.saturating_sub(at));
             self.piece(at, len)?;
             at = at.saturating_add(len);
             progress(len);
@@ -132,29 +179,50 @@ impl Comparison<'_> {
     }
 
     fn piece(&mut self, at: u64, len_bytes: u64) -> Result<()> {
-        let device = self.image.device();
         let mut old = vec![0; to_usize(len_bytes)];
-        device.read_at(at, &mut old)?;
-        let mut new = vec![0; to_usize(len_bytes)];
-        if let Some(node) = self.new {
-            // What is behind its end reads as zeroes.
-            let left = node.size_bytes().saturating_sub(at).min(len_bytes);
-            let front = new.get_mut(..to_usize(left)).unwrap_or_default();
-            if !front.is_empty() {
-                node.read_at(at, front)?;
-            }
-        }
+        self.image.device().read_at(at, &mut old)?;
+        let new = self.new_bytes(at, len_bytes)?;
+        let units = old.chunks(self.unit_bytes).zip(new.chunks(self.unit_bytes));
+        let steps: Vec<_> = units
+            .map(|(old, new)| (Step::of(old, new), old.len()))
+            .collect();
         let mut offset = at;
-        for (old, new) in old.chunks(UNIT).zip(new.chunks(UNIT)) {
-            let len = to_u64(old.len());
-            if old != new {
-                // Zeroes, too, are written: what already reads as zeroes, because the old backing
-                // file does, would be left to the new one.
-                device.write_at(offset, old)?;
-                self.written = self.written.saturating_add(len);
-            }
-            offset = offset.saturating_add(len);
+        let mut rest = old.as_slice();
+        for alike in steps.chunk_by(|(a, _), (b, _)| a == b) {
+            let len = alike
+                .iter()
+                .fold(0_usize, |sum, (_, len)| sum.saturating_add(*len));
+            let (bytes, after) = rest.split_at_checked(len).unwrap_or_default();
+            let step = alike.first().map_or(Step::Nothing, |(step, _)| *step);
+            self.take(step, offset, bytes)?;
+            offset = offset.saturating_add(to_u64(len));
+            rest = after;
         }
+        Ok(())
+    }
+
+    /// What the new backing file shows; behind its end, zeroes.
+    fn new_bytes(&self, at: u64, len_bytes: u64) -> Result<Vec<u8>> {
+        let mut new = vec![0; to_usize(len_bytes)];
+        let Some(node) = self.new else {
+            return Ok(new);
+        };
+        let there = node.size_bytes().saturating_sub(at).min(len_bytes);
+        let front = new.get_mut(..to_usize(there)).unwrap_or_default();
+        if !front.is_empty() {
+            node.read_at(at, front)?;
+        }
+        Ok(new)
+    }
+
+    fn take(&mut self, step: Step, at: u64, bytes: &[u8]) -> Result<()> {
+        let len = to_u64(bytes.len());
+        match step {
+            Step::Nothing => return Ok(()),
+            Step::Zero => self.image.hide(at, len)?,
+            Step::Write => self.image.device().write_at(at, bytes)?,
+        }
+        self.written = self.written.saturating_add(len);
         Ok(())
     }
 }

@@ -89,6 +89,14 @@ impl WritableImage {
         Map::new(Arc::clone(&self.node))
     }
 
+    /// Makes a range read as zeroes whatever is put behind the image.
+    pub(crate) fn hide(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        match self.node.as_ref() {
+            Node::Raw(_) => self.node.write_zeroes(offset, len_bytes),
+            Node::Qcow2(qcow2) => qcow2.hide(offset, len_bytes),
+        }
+    }
+
     /// Returns when everything written before it is durable.
     ///
     /// # Errors

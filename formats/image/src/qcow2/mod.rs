@@ -425,6 +425,13 @@ impl Qcow2 {
             .map_err(|e| e.in_file(&self.path))
     }
 
+    /// Makes the range read as zeroes whatever is put behind this image.
+    pub(crate) fn hide(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.writer()
+            .and_then(|writer| writer.hide(offset, len_bytes))
+            .map_err(|e| e.in_file(&self.path))
+    }
+
     pub(crate) fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.writer()
             .and_then(|writer| writer.discard(offset, len_bytes))

@@ -72,7 +72,7 @@ impl L2Layout {
 const SLICE_BITS_MAX: u32 = 16;
 
 /// log2 of the subclusters of a cluster (specification, "Extended L2 Entries").
-const SUBCLUSTERS_BITS: u32 = 5;
+pub(crate) const SUBCLUSTERS_BITS: u32 = 5;
 
 /// How offsets are divided into cluster, L1 index and L2 index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -121,6 +121,72 @@ fn one_chain(seed: u64) {
     );
 }
 
+/// What reads as zeroes and would not any more is stored as zeroes: by the flag, not as data.
+fn zeroes_stay_flags(options: &str, other_size: u64) {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let size = 8 << 20;
+    create(dir, "a.qcow2", "cluster_size=64k", None, size);
+    create(
+        dir,
+        "b.qcow2",
+        "cluster_size=64k",
+        Some("a.qcow2"),
+        size / 2,
+    );
+    create(dir, "other.qcow2", "cluster_size=64k", None, other_size);
+    create(dir, "top.qcow2", options, Some("b.qcow2"), size);
+    let io = |image: &str, words: &[&str]| {
+        let words: Vec<_> = words.iter().flat_map(|word| ["-c", word]).collect();
+        run(dir, "qemu-io", &[&words[..], &[image]].concat());
+    };
+    // Zeroes over data, holes, and nothing at all behind the end of b.
+    io("a.qcow2", &["write -P 1 0 2M"]);
+    io("b.qcow2", &["write -z 0 2M", "write -P 2 1088k 4k"]);
+    io("other.qcow2", &[&format!("write -P 3 0 {other_size}")]);
+    let disk = converted(dir, "top.qcow2", &[]).unwrap();
+    let base = NewBase {
+        name: "other.qcow2".into(),
+        format: Format::Qcow2,
+    };
+    let path = dir.join("top.qcow2");
+    let opening = OpenOptions::default();
+    rebase(&path, Some(&base), Contents::Kept, &opening, &mut |_| {}).unwrap();
+    is_clean(dir, "top.qcow2");
+    assert!(
+        converted(dir, "top.qcow2", &[]).unwrap() == disk,
+        "{options}"
+    );
+    let map = run(dir, "qemu-img", &["map", "--output=json", "top.qcow2"]);
+    let map: serde_json::Value = serde_json::from_str(&map).unwrap();
+    let runs = map.as_array().unwrap().iter();
+    let stored: u64 = runs
+        .filter(|run| run["depth"] == 0 && run["data"] == true)
+        .map(|run| run["length"].as_u64().unwrap())
+        .sum();
+    // Only the cluster that the 4 KiB of data are in.
+    assert!(stored <= 2 << 20 && stored > 0, "{options}: {map}");
+    if !options.contains("2M") {
+        assert!(stored <= 64 << 10, "{options}: {map}");
+    }
+}
+
+#[test]
+fn a_rebase_keeps_zeroes_as_flags() {
+    if !have_qemu("a_rebase_keeps_zeroes_as_flags") {
+        return;
+    }
+    for options in [
+        "cluster_size=512",
+        "cluster_size=64k",
+        "cluster_size=64k,extended_l2=on",
+        "cluster_size=2M",
+    ] {
+        zeroes_stay_flags(options, 8 << 20);
+    }
+    zeroes_stay_flags("cluster_size=64k", (3 << 20) + 5 * 512);
+}
+
 #[test]
 fn overlays_are_rebased_and_committed() {
     if !have_qemu("overlays_are_rebased_and_committed") {

@@ -24,6 +24,8 @@ const ZEROES_BYTES: u64 = 1 << 20;
 enum Unmap {
     /// They read as zeroes, and keep their place: it will be written again.
     Zero,
+    /// The same, also where nothing shows from behind now: something else may be put there.
+    Hide,
     /// They are of no more use.
     Discard,
 }
@@ -60,6 +62,21 @@ impl Writer {
             self.zero_whole(whole.clone())?;
             self.zero_as_data(whole.end.min(end)..end)?;
         }
+        self.relieve()
+    }
+
+    /// Makes the range read as zeroes whatever is put behind this image; the caller has checked it.
+    pub(crate) fn hide(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.begin()?;
+        self.record(offset, len_bytes);
+        let end = offset.saturating_add(len_bytes);
+        let whole = self.whole_units(offset, end, self.geometry().subcluster_bits());
+        if whole.is_empty() || !self.has_zero_flag() || self.is_external_raw() {
+            return self.write_zeroes_as_data(offset..end);
+        }
+        self.write_zeroes_as_data(offset..whole.start)?;
+        self.unmap(whole.clone(), Unmap::Hide)?;
+        self.write_zeroes_as_data(whole.end.min(end)..end)?;
         self.relieve()
     }
 
@@ -119,6 +136,16 @@ impl Writer {
         Ok(())
     }
 
+    fn write_zeroes_as_data(&self, range: Range<u64>) -> Result<()> {
+        let mut at = range.start;
+        while at < range.end {
+            let len_bytes = ZEROES_BYTES.min(range.end.saturating_sub(at));
+            self.write_at(at, &vec![0; to_usize(len_bytes)])?;
+            at = at.saturating_add(len_bytes);
+        }
+        Ok(())
+    }
+
     /// A raw external data file holds zeroes where the guest sees them, so they are written there,
     /// and the tables stay as they are. What they have no place for is zeroes in both.
     fn zero_external(&self, range: Range<u64>) -> Result<()> {
@@ -149,7 +176,8 @@ impl Writer {
         let geometry = self.geometry();
         let at = GuestOffset(range.start);
         let stop = at.plus(geometry.left_in_slice(at)).0.min(range.end);
-        if self.reader.mapping.slice(at)?.is_none() && self.is_nothing_behind(at) {
+        let says_nothing = what != Unmap::Hide && self.is_nothing_behind(at);
+        if says_nothing && self.reader.mapping.slice(at)?.is_none() {
             return Ok(at.plus(geometry.left_in_l1_entry(at)).0.min(range.end));
         }
         let bits = geometry.cluster_bits();
@@ -210,20 +238,18 @@ impl Locked<'_> {
             L2Entry::Compressed(_) => return Change::AsData,
             L2Entry::Standard(cluster) => *cluster,
         };
-        let is_zero = if self.writer.is_nothing_behind(at) {
+        let is_zero = if what != Unmap::Hide && self.writer.is_nothing_behind(at) {
             cluster.allocated & touched == 0
         } else {
             touched & !cluster.zero == 0
         };
         let is_stored = cluster.host.is_some();
         match what {
-            _ if is_zero && (!is_stored || what == Unmap::Zero) => Change::Nothing,
+            _ if is_zero && (!is_stored || what != Unmap::Discard) => Change::Nothing,
             Unmap::Discard if is_stored => Change::Free(nowhere),
             Unmap::Discard => Change::Keep(nowhere),
-            Unmap::Zero if is_whole && is_stored && (!cluster.copied || !has_flag) => {
-                Change::Free(nowhere)
-            }
-            Unmap::Zero => Change::Keep(StandardCluster {
+            _ if is_whole && is_stored && (!cluster.copied || !has_flag) => Change::Free(nowhere),
+            Unmap::Zero | Unmap::Hide => Change::Keep(StandardCluster {
                 allocated: cluster.allocated & !touched,
                 zero: cluster.zero | touched,
                 ..cluster
