@@ -75,8 +75,14 @@ impl LogicalVolume {
                 "{extents} extents are longer than any device"
             ))),
         }
-        if let Some(segment) = volume.segments.iter().find(|s| s.kind == Kind::Unsupported) {
-            let reason = format!("is of the type `{}`, which is not read", segment.type_name);
+        let refused = volume
+            .segments
+            .iter()
+            .find_map(|segment| match &segment.kind {
+                Kind::Unsupported(reason) => Some(reason.clone()),
+                _ => None,
+            });
+        if let Some(reason) = refused {
             volume.set_problem(Problem::Unsupported(reason));
         }
         volume

@@ -7,6 +7,7 @@
 //! There is no specification but LVM2's source; each structure here is named as it is there.
 
 mod crc;
+mod dm_raid_superblock;
 mod group;
 mod id;
 mod label_header;
@@ -17,6 +18,7 @@ mod overlap;
 mod physical_volume;
 mod pv_entry;
 mod pv_header;
+mod raid_type;
 mod raw_locn;
 mod segment;
 mod snapshot;

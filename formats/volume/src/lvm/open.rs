@@ -1,14 +1,15 @@
 //! Making a device of a logical volume.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
 
 use super::LvmId;
+use super::dm_raid_superblock::{State, Superblock};
 use super::logical_volume::{LogicalVolume, Problem};
 use super::pv_entry::PvEntry;
-use super::segment::{AreaRef, Kind, Segment};
+use super::segment::{AreaRef, Image, Kind, Segment};
 use super::volume_group::VolumeGroup;
 use crate::map::{Area, Geometry, Layout, Mapped, Members, Source};
 
@@ -28,11 +29,22 @@ impl VolumeGroup {
         volume: &LogicalVolume,
         find: &dyn Fn(&PvEntry) -> Result<Option<Arc<D>>>,
     ) -> Result<Mapped<D>> {
+        self.build(volume, find, Purpose::Read)
+    }
+
+    fn build<D: BlockRead + ?Sized>(
+        &self,
+        volume: &LogicalVolume,
+        find: &dyn Fn(&PvEntry) -> Result<Option<Arc<D>>>,
+        purpose: Purpose,
+    ) -> Result<Mapped<D>> {
         let mut builder = Builder {
             group: self,
             find,
+            purpose,
             devices: HashMap::new(),
             volumes: HashMap::new(),
+            in_raid: false,
         };
         builder
             .volume(volume, 0)
@@ -64,35 +76,78 @@ impl VolumeGroup {
             let error = Error::new(kind, reason);
             return Err(in_volume(&self.name, &volume.name, &error));
         }
-        self.open(volume, find)
+        self.build(volume, find, Purpose::Write)
     }
 
-    /// The physical volumes that a logical volume needs and that are not there.
+    /// The physical volumes that a logical volume needs and that are not there. A RAID does without
+    /// as many of its members as it is made for.
     pub fn missing_for(
         &self,
         volume: &LogicalVolume,
         is_there: &dyn Fn(&LvmId) -> bool,
     ) -> Vec<&PvEntry> {
-        let mut seen = vec![false; self.logical_volumes.len()];
-        let mut needed = vec![false; self.physical_volumes.len()];
-        let mut ahead: Vec<&LogicalVolume> = vec![volume];
-        while let Some(volume) = ahead.pop() {
-            for (area, _) in volume.segments.iter().flat_map(Segment::areas) {
-                if let Some(&pv) = self.pv_by_key.get(&area.name) {
-                    needed.get_mut(pv).into_iter().for_each(|n| *n = true);
-                } else if let Some(&lv) = self.lv_by_name.get(&area.name)
-                    && let Some(seen @ false) = seen.get_mut(lv)
-                {
-                    *seen = true;
-                    ahead.extend(self.logical_volumes.get(lv));
+        let mut missing = Missing {
+            group: self,
+            is_there,
+            known: HashMap::new(),
+        };
+        let found = missing.of(volume, 0);
+        let entries = self.physical_volumes.iter().enumerate();
+        entries
+            .filter(|(index, _)| found.contains(index))
+            .map(|(_, entry)| entry)
+            .collect()
+    }
+}
+
+/// Looks for physical volumes that are not there.
+struct Missing<'a> {
+    group: &'a VolumeGroup,
+    is_there: &'a dyn Fn(&LvmId) -> bool,
+    /// By the name of a logical volume.
+    known: HashMap<&'a str, BTreeSet<usize>>,
+}
+
+impl<'a> Missing<'a> {
+    fn of(&mut self, volume: &'a LogicalVolume, depth: usize) -> BTreeSet<usize> {
+        if let Some(known) = self.known.get(volume.name.as_str()) {
+            return known.clone();
+        }
+        let mut missing = BTreeSet::new();
+        // One that needs itself is met again before it is known.
+        self.known.insert(&volume.name, BTreeSet::new());
+        if depth < MAX_DEPTH {
+            for segment in &volume.segments {
+                for (area, _) in segment.areas() {
+                    missing.extend(self.below(&area.name, depth));
+                }
+                if let Kind::Raid { geometry, images } = &segment.kind {
+                    let of_images = images.iter();
+                    let of_images: Vec<_> = of_images
+                        .map(|image| self.below(&image.data.name, depth))
+                        .filter(|missing| !missing.is_empty())
+                        .collect();
+                    if of_images.len() > geometry.spare(images.len()) {
+                        missing.extend(of_images.into_iter().flatten());
+                    }
                 }
             }
         }
-        let needed = self.physical_volumes.iter().zip(needed);
-        needed
-            .filter(|(pv, needed)| *needed && (pv.was_missing || !is_there(&pv.id)))
-            .map(|(pv, _)| pv)
-            .collect()
+        self.known.insert(&volume.name, missing.clone());
+        missing
+    }
+
+    /// Of what an area names.
+    fn below(&mut self, name: &str, depth: usize) -> BTreeSet<usize> {
+        if let Some(&index) = self.group.pv_by_key.get(name) {
+            let entry = self.group.physical_volumes.get(index);
+            let gone = entry.is_some_and(|pv| pv.was_missing || !(self.is_there)(&pv.id));
+            return gone.then_some(index).into_iter().collect();
+        }
+        match self.group.logical_volume(name) {
+            Some(inner) => self.of(inner, depth.saturating_add(1)),
+            None => BTreeSet::new(),
+        }
     }
 }
 
@@ -109,12 +164,22 @@ fn in_volume(group: &str, volume: &str, error: &Error) -> Error {
     named
 }
 
+/// What a volume is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Read,
+    Write,
+}
+
 struct Builder<'a, D: ?Sized> {
     group: &'a VolumeGroup,
     find: &'a dyn Fn(&PvEntry) -> Result<Option<Arc<D>>>,
+    purpose: Purpose,
     devices: HashMap<usize, Arc<D>>,
     /// What has been built, by name: each once, however many need it.
     volumes: HashMap<String, Arc<Mapped<D>>>,
+    /// What is being built is an image of a RAID.
+    in_raid: bool,
 }
 
 impl<D: BlockRead + ?Sized> Builder<'_, D> {
@@ -143,14 +208,100 @@ impl<D: BlockRead + ?Sized> Builder<'_, D> {
             },
             Kind::Zeroes => return Ok(Layout::Zeroes),
             Kind::Error => return Ok(Layout::Error),
-            Kind::Unsupported => return Err(Error::unsupported("is not read")),
+            Kind::Unsupported(reason) => return Err(Error::unsupported(reason.clone())),
+            Kind::Raid { geometry, images } => {
+                return self.raid(segment, *geometry, images, depth);
+            }
         };
         let areas = segment
             .areas()
-            .map(|(area, extents)| self.area(area, extents, depth));
+            .map(|(area, extents)| self.area(area, extents, depth).map(Some));
         let members = Members::new(geometry, areas.collect::<Result<_>>()?);
         let members = members.ok_or_else(|| Error::corrupt("has a segment without areas"))?;
         Ok(Layout::Members(members))
+    }
+
+    fn raid(
+        &mut self,
+        segment: &Segment,
+        geometry: Geometry,
+        images: &[Image],
+        depth: usize,
+    ) -> Result<Layout<D>> {
+        let type_name = &segment.type_name;
+        if self.purpose == Purpose::Write {
+            let reason = format!("is of the type `{type_name}`, which is not written");
+            return Err(Error::unsupported(reason));
+        }
+        // Each rebuilds the one below from all of its members: that would grow without bounds.
+        if std::mem::replace(&mut self.in_raid, true) {
+            return Err(Error::unsupported("has a RAID within a RAID"));
+        }
+        let state = self.state(images, depth)?;
+        if state.reshaping {
+            return Err(Error::unsupported("is being reshaped"));
+        }
+        let mut areas = Vec::new();
+        let mut lost: Vec<Error> = Vec::new();
+        for (image, current) in images.iter().zip(state.current) {
+            let opened = if current {
+                self.image(image, segment, depth)
+            } else {
+                let name = &image.data.name;
+                Err(Error::new(
+                    ErrorKind::NotFound,
+                    format!("needs {name}, which is out of date"),
+                ))
+            };
+            match opened {
+                Ok(area) => areas.push(Some(area)),
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    areas.push(None);
+                    lost.push(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.in_raid = false;
+        // Sums that are not in sync rebuild garbage.
+        let unsure = matches!(geometry, Geometry::Parity { .. }) && !state.in_sync;
+        let spare = if unsure {
+            0
+        } else {
+            geometry.spare(images.len())
+        };
+        if lost.len() > spare {
+            return Err(lost.swap_remove(0));
+        }
+        let members = Members::new(geometry, areas);
+        let members = members.ok_or_else(|| Error::corrupt("has a RAID without images"))?;
+        Ok(Layout::Members(members))
+    }
+
+    /// What the metadata images say. One that can't be had says that its image is not current.
+    fn state(&mut self, images: &[Image], depth: usize) -> Result<State> {
+        let mut superblocks = Vec::new();
+        for image in images {
+            let Some(name) = &image.metadata else {
+                return Ok(State::without_metadata(images.len()));
+            };
+            superblocks.push(match self.inner(name, depth) {
+                Ok(metadata) => Superblock::read(&*metadata).unwrap_or(None),
+                Err(error) if error.kind() == ErrorKind::NotFound => None,
+                Err(error) => return Err(error),
+            });
+        }
+        Ok(State::of(&superblocks))
+    }
+
+    /// The data of an image: a whole logical volume, or extents of something for a mirror's leg.
+    fn image(&mut self, image: &Image, segment: &Segment, depth: usize) -> Result<Area<D>> {
+        if image.metadata.is_none() {
+            return self.area(&image.data, segment.extent_count, depth);
+        }
+        let volume = self.inner(&image.data.name, depth)?;
+        let len_bytes = volume.size_bytes();
+        Area::new(Source::Volume(volume), 0, len_bytes)
     }
 
     fn area(&mut self, area: &AreaRef, extents: u64, depth: usize) -> Result<Area<D>> {

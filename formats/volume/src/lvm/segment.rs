@@ -1,10 +1,12 @@
 //! A segment of a logical volume, as the text metadata has it. LVM2, `lib/striped/striped.c`,
 //! `lib/raid/raid.c`.
 
-use std::num::NonZeroU64;
+use std::num::{NonZeroU64, NonZeroUsize};
 
+use super::raid_type;
 use super::text::{Section, Value};
 use super::volume_group::SECTOR_BYTES;
+use crate::map::Geometry;
 
 /// Members of a segment. LVM makes at most 128 stripes (`MAX_STRIPES`) and 253 images.
 const MAX_MEMBERS: usize = 256;
@@ -29,12 +31,26 @@ pub(super) enum Kind {
         chunk_bytes: NonZeroU64,
         areas: Vec<AreaRef>,
     },
+    /// Images with redundancy, or copies.
+    Raid {
+        geometry: Geometry,
+        images: Vec<Image>,
+    },
     /// Reads as zeroes.
     Zeroes,
     /// Can't be read.
     Error,
-    /// Of a type that is not read.
-    Unsupported,
+    /// Not read, for that reason.
+    Unsupported(String),
+}
+
+/// A member of a RAID.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Image {
+    /// The logical volume that says whether it is up to date.
+    pub(super) metadata: Option<String>,
+    /// Where its data is.
+    pub(super) data: AreaRef,
 }
 
 /// A part of a physical volume or of another logical volume.
@@ -68,7 +84,8 @@ impl Segment {
         let areas = match &self.kind {
             Kind::Linear(area) => std::slice::from_ref(area),
             Kind::Stripes { areas, .. } => areas,
-            Kind::Zeroes | Kind::Error | Kind::Unsupported => &[],
+            // Its images are logical volumes of their own.
+            Kind::Raid { .. } | Kind::Zeroes | Kind::Error | Kind::Unsupported(_) => &[],
         };
         let each = u64::try_from(areas.len())
             .ok()
@@ -90,10 +107,66 @@ impl Kind {
                     .ok_or("there are no `raid0_lvs`")?;
                 Self::striped(section, area_names(areas.list())?)
             }
+            "mirror" => Self::mirror(section),
             "zero" => Ok(Self::Zeroes),
             "error" => Ok(Self::Error),
-            _ => Ok(Self::Unsupported),
+            _ => Self::raid(section, type_name),
         }
+    }
+
+    /// A mirror of the old style. What is not in sync is right on its first leg, which is all that
+    /// is read.
+    fn mirror(section: &Section<'_>) -> Result<Self, String> {
+        let legs = section.value("mirrors").ok_or("there are no `mirrors`")?;
+        let mut legs = area_pairs(legs.list())?;
+        legs.truncate(1);
+        let legs = legs.into_iter().map(|data| Image {
+            metadata: None,
+            data,
+        });
+        Ok(Self::Raid {
+            geometry: Geometry::Mirror,
+            images: legs.collect(),
+        })
+    }
+
+    fn raid(section: &Section<'_>, type_name: &str) -> Result<Self, String> {
+        let copies = section.number("data_copies").unwrap_or(2);
+        let copies = usize::try_from(copies).ok().and_then(NonZeroUsize::new);
+        let chunk_bytes = match type_name {
+            "raid1" => Ok(NonZeroU64::MIN), // It has none.
+            _ => stripe_bytes(section),
+        };
+        let geometry = match (&chunk_bytes, copies) {
+            (Ok(chunk_bytes), Some(copies)) => raid_type::geometry(type_name, *chunk_bytes, copies),
+            _ => None,
+        };
+        let Some(geometry) = geometry else {
+            let reason = format!("is of the type `{type_name}`, which is not read");
+            return Ok(Self::Unsupported(reason));
+        };
+        // The kernel moves its data to and fro while and after it changes its shape.
+        if section.value("data_offset").is_some() || section.value("reshape_count").is_some() {
+            return Ok(Self::Unsupported("is or was being reshaped".to_owned()));
+        }
+        let names = section.value("raids").ok_or("there are no `raids`")?;
+        let names = area_names(names.list())?;
+        let images = names.chunks(2).map(|pair| match pair {
+            [metadata, data] => Ok(Image {
+                metadata: Some(metadata.name.clone()),
+                data: data.clone(),
+            }),
+            _ => Err("an image without its metadata".to_owned()),
+        });
+        let images = images.collect::<Result<Vec<_>, _>>()?;
+        let (count, says) = (images.len(), section.number("device_count")?);
+        let fits = u64::try_from(count) == Ok(says)
+            && count <= MAX_MEMBERS
+            && count >= geometry.least_members();
+        if !fits {
+            return Err(format!("{count} images, where `device_count` says {says}"));
+        }
+        Ok(Self::Raid { geometry, images })
     }
 
     fn striped(section: &Section<'_>, mut areas: Vec<AreaRef>) -> Result<Self, String> {

@@ -4,6 +4,8 @@
 
 use std::num::{NonZeroU64, NonZeroUsize};
 
+use super::parity::Parity;
+
 /// How a segment is laid out on its members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Geometry {
@@ -14,6 +16,20 @@ pub(crate) enum Geometry {
         /// Bytes in a piece.
         chunk_bytes: NonZeroU64,
     },
+    /// Pieces, each on several members, dealt out in turn: RAID10, "near" copies.
+    Raid10 {
+        /// Bytes in a piece.
+        chunk_bytes: NonZeroU64,
+        /// How many members have each piece.
+        copies: NonZeroUsize,
+    },
+    /// Pieces dealt out in turn, with sums from which lost ones can be computed.
+    Parity {
+        /// Bytes in a piece.
+        chunk_bytes: NonZeroU64,
+        /// Where data and sums are.
+        parity: Parity,
+    },
 }
 
 /// A place on one member.
@@ -21,6 +37,8 @@ pub(crate) enum Geometry {
 pub(crate) struct Place {
     /// Which member.
     pub(crate) member: usize,
+    /// In which row of pieces it is; zero where there are none.
+    pub(crate) row: u64,
     /// The byte of it.
     pub(crate) offset: u64,
 }
@@ -31,9 +49,30 @@ impl Geometry {
     pub(super) fn run_bytes(self, offset: u64, left: u64) -> u64 {
         match self {
             Self::Mirror => left,
-            Self::Stripes { chunk_bytes } => {
+            Self::Stripes { chunk_bytes }
+            | Self::Raid10 { chunk_bytes, .. }
+            | Self::Parity { chunk_bytes, .. } => {
                 left.min(chunk_bytes.get().saturating_sub(offset % chunk_bytes))
             }
+        }
+    }
+
+    /// How many members may be missing without anything being lost, whichever they are.
+    pub(crate) fn spare(self, members: usize) -> usize {
+        match self {
+            Self::Mirror => members.saturating_sub(1),
+            Self::Stripes { .. } => 0,
+            Self::Raid10 { copies, .. } => copies.get().saturating_sub(1),
+            Self::Parity { parity, .. } => parity.sums(),
+        }
+    }
+
+    /// How many members it takes.
+    pub(crate) fn least_members(self) -> usize {
+        match self {
+            Self::Mirror | Self::Stripes { .. } => 1,
+            Self::Raid10 { copies, .. } => copies.get(),
+            Self::Parity { parity, .. } => parity.sums().saturating_add(1),
         }
     }
 
@@ -41,7 +80,8 @@ impl Geometry {
     pub(super) fn copies(self, members: NonZeroUsize) -> usize {
         match self {
             Self::Mirror => members.get(),
-            Self::Stripes { .. } => 1,
+            Self::Stripes { .. } | Self::Parity { .. } => 1,
+            Self::Raid10 { copies, .. } => copies.get(),
         }
     }
 
@@ -50,17 +90,46 @@ impl Geometry {
         match self {
             Self::Mirror => Place {
                 member: copy,
+                row: 0,
                 offset,
             },
             Self::Stripes { chunk_bytes } => {
                 let (row, member) = deal(offset / chunk_bytes, members);
-                Place {
-                    member,
-                    offset: row
-                        .saturating_mul(chunk_bytes.get())
-                        .saturating_add(offset % chunk_bytes),
-                }
+                Place::in_row(row, member, offset, chunk_bytes)
             }
+            Self::Raid10 {
+                chunk_bytes,
+                copies,
+            } => {
+                let copies = u64::try_from(copies.get()).unwrap_or(u64::MAX);
+                let copy = u64::try_from(copy).unwrap_or(u64::MAX);
+                let number = (offset / chunk_bytes).saturating_mul(copies);
+                let (row, member) = deal(number.saturating_add(copy), members);
+                Place::in_row(row, member, offset, chunk_bytes)
+            }
+            Self::Parity {
+                chunk_bytes,
+                parity,
+            } => {
+                let data = members.get().saturating_sub(parity.sums());
+                let data = NonZeroUsize::new(data).unwrap_or(NonZeroUsize::MIN);
+                let (row, index) = deal(offset / chunk_bytes, data);
+                let member = parity.data_member(row, index, members.get());
+                Place::in_row(row, member, offset, chunk_bytes)
+            }
+        }
+    }
+}
+
+impl Place {
+    /// The byte at `offset` of a segment, in a piece of that row of the member.
+    fn in_row(row: u64, member: usize, offset: u64, chunk_bytes: NonZeroU64) -> Self {
+        Self {
+            member,
+            row,
+            offset: row
+                .saturating_mul(chunk_bytes.get())
+                .saturating_add(offset % chunk_bytes),
         }
     }
 }

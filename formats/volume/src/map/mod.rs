@@ -6,15 +6,20 @@
 
 mod area;
 mod geometry;
+mod gf;
+mod parity;
 
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, BlockWrite, Error, Extent, ExtentKind, Result, check_bounds};
+use diskfs_block::{
+    BlockRead, BlockWrite, Error, ErrorKind, Extent, ExtentKind, Result, check_bounds,
+};
 
 pub(crate) use area::{Area, Source};
 pub(crate) use geometry::Geometry;
+pub(crate) use parity::{Parity, Rotation, Sums};
 
 /// A volume as a device: segments on parts of other devices.
 ///
@@ -58,13 +63,14 @@ pub(crate) enum Layout<D: ?Sized> {
 /// Members, and how bytes are dealt out to them.
 pub(crate) struct Members<D: ?Sized> {
     geometry: Geometry,
-    areas: Vec<Area<D>>,
+    /// `None` for one that is missing or out of date.
+    areas: Vec<Option<Area<D>>>,
     count: NonZeroUsize,
 }
 
 impl<D: BlockRead + ?Sized> Members<D> {
     /// `None` without any member.
-    pub(crate) fn new(geometry: Geometry, areas: Vec<Area<D>>) -> Option<Self> {
+    pub(crate) fn new(geometry: Geometry, areas: Vec<Option<Area<D>>>) -> Option<Self> {
         let count = NonZeroUsize::new(areas.len())?;
         Some(Self {
             geometry,
@@ -73,17 +79,20 @@ impl<D: BlockRead + ?Sized> Members<D> {
         })
     }
 
-    /// The copies of the byte at `offset`, with the byte of the member.
+    /// The copies of the byte at `offset` that are there, with the byte of the member.
     fn copies(&self, offset: u64) -> impl Iterator<Item = (&Area<D>, u64)> {
         (0..self.geometry.copies(self.count)).filter_map(move |copy| {
             let place = self.geometry.place(offset, copy, self.count);
-            Some((self.areas.get(place.member)?, place.offset))
+            Some((self.areas.get(place.member)?.as_ref()?, place.offset))
         })
     }
 
     /// What the first copy that can be had answers; with none, what the last one said.
     fn first<T>(&self, offset: u64, mut ask: impl FnMut(&Area<D>, u64) -> Result<T>) -> Result<T> {
-        let mut answer = Err(Error::corrupt("a segment has no members"));
+        let mut answer = Err(Error::new(
+            ErrorKind::NotFound,
+            "all members that have this part of the volume are missing",
+        ));
         for (area, offset) in self.copies(offset) {
             answer = ask(area, offset);
             if answer.is_ok() {
@@ -91,6 +100,28 @@ impl<D: BlockRead + ?Sized> Members<D> {
             }
         }
         answer
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let direct = self.first(offset, |area, offset| area.read_at(offset, buf));
+        match (direct, self.geometry) {
+            (Err(_), Geometry::Parity { parity, .. }) => {
+                let place = self.geometry.place(offset, 0, self.count);
+                parity::rebuild(self, parity, place.row, place.member, place.offset, buf)
+            }
+            (direct, _) => direct,
+        }
+    }
+
+    fn extent(&self, offset: u64, len_bytes: u64) -> Result<Extent> {
+        match (self.first(offset, Area::extent_at), self.geometry) {
+            // What is computed has to be read.
+            (Err(_), Geometry::Parity { .. }) => Ok(Extent {
+                len_bytes,
+                kind: ExtentKind::Data,
+            }),
+            (direct, _) => direct,
+        }
     }
 }
 
@@ -111,7 +142,8 @@ impl<D: BlockRead + ?Sized> Mapped<D> {
                 .checked_add(len_bytes)
                 .ok_or_else(|| Error::corrupt("a volume is longer than any device"))?;
             if let Layout::Members(members) = &layout {
-                members.areas.iter().for_each(|area| volume.note(area));
+                let areas = members.areas.iter().flatten();
+                areas.for_each(|area| volume.note(area));
             }
             volume.segments.push(Segment {
                 start_bytes,
@@ -176,9 +208,7 @@ impl<D: BlockRead + ?Sized> Segment<D> {
 impl<D: BlockRead + ?Sized> Run<'_, D> {
     fn read(&self, buf: &mut [u8]) -> Result<()> {
         match self.layout {
-            Layout::Members(members) => {
-                members.first(self.offset, |area, offset| area.read_at(offset, buf))
-            }
+            Layout::Members(members) => members.read(self.offset, buf),
             Layout::Zeroes => {
                 buf.fill(0);
                 Ok(())
@@ -189,7 +219,7 @@ impl<D: BlockRead + ?Sized> Run<'_, D> {
 
     fn extent(&self) -> Result<Extent> {
         let extent = match self.layout {
-            Layout::Members(members) => members.first(self.offset, Area::extent_at)?,
+            Layout::Members(members) => members.extent(self.offset, self.len_bytes)?,
             Layout::Zeroes => Extent {
                 len_bytes: self.len_bytes,
                 kind: ExtentKind::Zero,
@@ -205,7 +235,7 @@ impl<D: BlockRead + ?Sized> Run<'_, D> {
 
 fn error_segment() -> Error {
     Error::new(
-        diskfs_block::ErrorKind::Io,
+        ErrorKind::Io,
         "this part of the volume is of the type `error`, which can't be read or written",
     )
 }
@@ -281,7 +311,7 @@ impl<D: BlockRead + ?Sized> BlockRead for Mapped<D> {
             .segments
             .iter()
             .find_map(|segment| match &segment.layout {
-                Layout::Members(members) => members.areas.first(),
+                Layout::Members(members) => members.areas.iter().flatten().next(),
                 Layout::Zeroes | Layout::Error => None,
             });
         members.map_or(512, Area::block_size)

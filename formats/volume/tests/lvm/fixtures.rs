@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, File, Slice};
-use diskfs_fixtures::image;
-use diskfs_volume::lvm::{PhysicalVolume, volume_groups};
-use diskfs_volume::read_table;
+use diskfs_block::{BlockRead, ErrorKind, File, Memory, Slice};
+use diskfs_fixtures::{image, pattern};
+use diskfs_volume::lvm::{LogicalVolume, LvmId, PhysicalVolume, PvEntry, volume_groups};
+use diskfs_volume::{Partition, read_table};
 
 use crate::disk::contents;
 
@@ -61,4 +61,98 @@ fn striped_volumes_over_two_partitions() {
     let expected = std::fs::read(diskfs_fixtures::image("ext2").path()).unwrap();
     assert!(volume(&disks, "my-root") == expected);
     assert_eq!(volume(&disks, "raid0").len(), 8 << 20);
+}
+
+/// The physical volumes of `lvm-raid.raw`, as devices that may be left out.
+fn raid_disks() -> Disks {
+    let image = image("lvm-raid.raw");
+    let bytes = std::fs::read(image.path()).unwrap();
+    let disk: Arc<dyn BlockRead> = Arc::new(Memory::new(bytes));
+    let table = read_table(&*disk).unwrap().unwrap();
+    let open = |partition: &Partition| {
+        let slice: Slice = partition.open(Arc::clone(&disk)).unwrap();
+        let physical = PhysicalVolume::read(&slice).unwrap().unwrap();
+        (physical, Arc::new(slice) as Arc<dyn BlockRead>)
+    };
+    table.partitions.iter().map(open).collect()
+}
+
+/// What is wrong with a volume of a RAID, if anything, when some disks are missing.
+fn check_raid(disks: &Disks, volume: &LogicalVolume, without: &[usize]) -> Option<ErrorKind> {
+    let groups = volume_groups(disks.iter().map(|(physical, _)| physical));
+    let find = |entry: &PvEntry| {
+        let found = disks.iter().enumerate();
+        let mut found = found.filter(|(n, (pv, _))| pv.id == entry.id && !without.contains(n));
+        Ok(found.next().map(|(_, (_, disk))| Arc::clone(disk)))
+    };
+    let there = |id: &LvmId| {
+        let mut disks = disks.iter().enumerate();
+        disks.any(|(n, (pv, _))| pv.id == *id && !without.contains(&n))
+    };
+    let missing = groups[0].missing_for(volume, &there);
+    match groups[0].open(volume, &find) {
+        Ok(opened) => {
+            assert!(missing.is_empty(), "{} {without:?}", volume.name);
+            let found = contents(&opened);
+            let expected = pattern(&volume.name, 384 << 10);
+            assert!(
+                found[..384 << 10] == expected,
+                "{} {without:?}",
+                volume.name
+            );
+            // From the middle of one piece into another.
+            let mut some = vec![0; 10_000];
+            opened.read_at(3000, &mut some).unwrap();
+            assert!(
+                some == expected[3000..13_000],
+                "{} {without:?}",
+                volume.name
+            );
+            None
+        }
+        Err(error) => {
+            assert_eq!(
+                missing.is_empty(),
+                error.kind() != ErrorKind::NotFound,
+                "{error}"
+            );
+            Some(error.kind())
+        }
+    }
+}
+
+/// What the kernel wrote through device-mapper is read, with any one or two disks missing as far as
+/// the type allows.
+#[test]
+fn every_type_of_raid_is_read_also_degraded() {
+    let disks = raid_disks();
+    let groups = volume_groups(disks.iter().map(|(physical, _)| physical));
+    let mut seen = 0;
+    for volume in groups[0].logical_volumes.iter().filter(|lv| lv.visible) {
+        if volume.name == "snap" {
+            let problem = volume.problem.as_ref().unwrap().to_string();
+            assert!(problem.contains("is a snapshot of raid1"), "{problem}");
+            continue;
+        }
+        seen += 1;
+        assert!(volume.problem.is_none(), "{volume:?}");
+        assert_eq!(check_raid(&disks, volume, &[]), None);
+        let spare = match volume.name.as_str() {
+            "mirror" => 0,
+            name if name.starts_with("raid6") || name == "raid1" => 2,
+            _ => 1,
+        };
+        for a in 0..disks.len() {
+            let failed = check_raid(&disks, volume, &[a]);
+            assert!(failed.is_none() || spare == 0, "{} {a}", volume.name);
+            for b in 0..a {
+                let failed = check_raid(&disks, volume, &[a, b]);
+                assert!(failed.is_none() || spare < 2, "{} {a} {b}", volume.name);
+                assert!(failed.is_none_or(|kind| kind == ErrorKind::NotFound));
+            }
+        }
+        let all = check_raid(&disks, volume, &[0, 1, 2, 3, 4]);
+        assert_eq!(all, Some(ErrorKind::NotFound));
+    }
+    assert_eq!(seen, 17);
 }

@@ -1,0 +1,153 @@
+//! `dm_raid_superblock`: what a metadata image says of the state of a RAID. Linux,
+//! `drivers/md/dm-raid.c`.
+
+use diskfs_block::{BlockRead, Result};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use crate::sector::read_within;
+
+/// `DM_RAID_MAGIC`.
+const MAGIC: [u8; 4] = *b"DmRd";
+
+/// `FEATURE_FLAG_SUPPORTS_V190`: the superblock has `flags`.
+const HAS_FLAGS: u32 = 1;
+
+/// `SB_FLAG_RESHAPE_ACTIVE`.
+const RESHAPING: u32 = 1;
+
+/// What stands for "all of it".
+const ALL: u64 = u64::MAX;
+
+#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Raw {
+    magic: [u8; 4],
+    compat_features: U32,
+    num_devices: U32,
+    array_position: U32,
+    events: U64,
+    failed_devices: U64,
+    disk_recovery_offset: U64,
+    array_resync_offset: U64,
+    level: U32,
+    layout: U32,
+    stripe_sectors: U32,
+    flags: U32,
+}
+
+const _: () = assert!(size_of::<Raw>() == 64);
+
+/// What is said of one image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Superblock {
+    pub(super) position: u32,
+    pub(super) events: u64,
+    /// A bit for each of the first 64 images that failed.
+    failed: u64,
+    /// All of this image is what it should be.
+    recovered: bool,
+    /// The images agree with one another, and with their sums.
+    pub(super) in_sync: bool,
+    pub(super) reshaping: bool,
+}
+
+impl Superblock {
+    /// The superblock at the start of a metadata image; `None` for one that has none yet.
+    pub(super) fn read(device: &dyn BlockRead) -> Result<Option<Self>> {
+        let bytes = read_within(device, 0, 512)?.unwrap_or_default();
+        let raw = Raw::ref_from_prefix(&bytes).ok();
+        Ok(raw.filter(|(raw, _)| raw.magic == MAGIC).map(|(raw, _)| {
+            let has_flags = raw.compat_features.get() & HAS_FLAGS != 0;
+            Self {
+                position: raw.array_position.get(),
+                events: raw.events.get(),
+                failed: raw.failed_devices.get(),
+                recovered: raw.disk_recovery_offset.get() == ALL,
+                in_sync: raw.array_resync_offset.get() == ALL,
+                reshaping: has_flags && raw.flags.get() & RESHAPING != 0,
+            }
+        }))
+    }
+
+    fn says_failed(&self, image: usize) -> bool {
+        u32::try_from(image)
+            .ok()
+            .and_then(|image| self.failed.checked_shr(image))
+            .is_some_and(|bits| bits & 1 == 1)
+    }
+}
+
+/// What all metadata images together say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct State {
+    /// For each image, whether its data is up to date.
+    pub(super) current: Vec<bool>,
+    pub(super) in_sync: bool,
+    pub(super) reshaping: bool,
+}
+
+impl State {
+    /// Where nothing is said, all images count.
+    pub(super) fn without_metadata(images: usize) -> Self {
+        Self {
+            current: vec![true; images],
+            in_sync: false,
+            reshaping: false,
+        }
+    }
+
+    /// As md judges it: an image that missed more than one change, failed or is not yet filled
+    /// doesn't count. Without any superblock the RAID was never in use, and all are as good.
+    pub(super) fn of(superblocks: &[Option<Superblock>]) -> Self {
+        let newest = superblocks.iter().flatten().max_by_key(|sb| sb.events);
+        let Some(newest) = newest else {
+            return Self::without_metadata(superblocks.len());
+        };
+        let current = superblocks.iter().enumerate().map(|(image, superblock)| {
+            superblock.as_ref().is_some_and(|sb| {
+                sb.events.saturating_add(1) >= newest.events
+                    && sb.recovered
+                    && usize::try_from(sb.position) == Ok(image)
+                    && !newest.says_failed(image)
+            })
+        });
+        Self {
+            current: current.collect(),
+            in_sync: newest.in_sync,
+            reshaping: newest.reshaping,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_out_of_date_does_not_count() {
+        let sound = |position| Superblock {
+            position,
+            events: 9,
+            failed: 0,
+            recovered: true,
+            in_sync: true,
+            reshaping: false,
+        };
+        let judge = |superblocks: &[Option<Superblock>]| State::of(superblocks).current;
+        let (a, b, c) = (sound(0), sound(1), sound(2));
+        assert_eq!(judge(&[Some(a), Some(b), Some(c)]), [true; 3]);
+        assert_eq!(judge(&[None, None]), [true; 2]);
+        assert_eq!(judge(&[Some(a), None, Some(b)]), [true, false, false]);
+        let old = |events| Superblock { events, ..b };
+        assert_eq!(judge(&[Some(a), Some(old(8))]), [true, true]);
+        assert_eq!(judge(&[Some(a), Some(old(7))]), [true, false]);
+        let filling = Superblock {
+            recovered: false,
+            ..b
+        };
+        assert_eq!(judge(&[Some(a), Some(filling)]), [true, false]);
+        let failed = Superblock { failed: 0b10, ..a };
+        assert_eq!(judge(&[Some(failed), Some(old(8))]), [true, false]);
+    }
+}

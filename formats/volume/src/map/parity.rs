@@ -1,0 +1,297 @@
+//! RAID with parity: where data, P and Q of a row are, and how a lost member is computed.
+//!
+//! The layouts are those of Linux, `raid5_compute_sector` in `drivers/md/raid5.c`; the sums those of
+//! H. Peter Anvin, "The mathematics of RAID-6".
+
+use diskfs_block::{BlockRead, Error, Result};
+
+use super::gf;
+use super::{Area, Members};
+
+/// How data and parity take turns on the members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rotation {
+    /// P moves down from the last member, data fills the others from the first on.
+    LeftAsymmetric,
+    /// P moves up from the first member, data fills the others from the first on.
+    RightAsymmetric,
+    /// P moves down from the last member, data begins behind it.
+    LeftSymmetric,
+    /// P moves up from the first member, data begins behind it.
+    RightSymmetric,
+    /// P is always on the first members.
+    First,
+    /// P is always on the last members.
+    Last,
+    /// RAID6 of DDF: P moves up from the first member.
+    ZeroRestart,
+    /// RAID6 of DDF: P moves down, one ahead.
+    NRestart,
+    /// RAID6 of DDF: Q is before P.
+    NContinue,
+}
+
+/// Which members hold the sums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sums {
+    /// RAID4 and RAID5: P alone.
+    P,
+    /// RAID6.
+    PAndQ,
+    /// RAID6 made of RAID5: Q is always on the last member, which P does not take part in.
+    PAndLastQ,
+}
+
+/// A layout with parity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Parity {
+    pub(crate) rotation: Rotation,
+    pub(crate) sums: Sums,
+}
+
+/// Where the sums of a row are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Row {
+    p: usize,
+    q: Option<usize>,
+    members: usize,
+}
+
+impl Parity {
+    /// How many members of a row hold no data.
+    pub(super) fn sums(self) -> usize {
+        match self.sums {
+            Sums::P => 1,
+            Sums::PAndQ | Sums::PAndLastQ => 2,
+        }
+    }
+
+    /// The member that holds the `index`th piece of data of a row.
+    pub(super) fn data_member(self, row: u64, index: usize, members: usize) -> usize {
+        let Row { p, .. } = self.row(row, members);
+        let turning = self.turning(members);
+        let after = |steps: usize| {
+            let sum = p.saturating_add(steps).saturating_add(index);
+            sum.checked_rem(turning).unwrap_or(0)
+        };
+        let skip = |steps: usize| {
+            if index >= p {
+                index.saturating_add(steps)
+            } else {
+                index
+            }
+        };
+        match (self.rotation, self.sums) {
+            (Rotation::First, sums) => {
+                index.saturating_add(if sums == Sums::PAndQ { 2 } else { 1 })
+            }
+            (Rotation::Last, _) => index,
+            (Rotation::NContinue, _) => after(1),
+            (Rotation::LeftSymmetric | Rotation::RightSymmetric, Sums::PAndQ) => after(2),
+            (Rotation::LeftSymmetric | Rotation::RightSymmetric, _) => after(1),
+            // Q has gone around to the first member.
+            (_, Sums::PAndQ) if p.saturating_add(1) == members => index.saturating_add(1),
+            (_, Sums::PAndQ) => skip(2),
+            _ => skip(1),
+        }
+    }
+
+    /// How many members P goes around.
+    fn turning(self, members: usize) -> usize {
+        match self.sums {
+            Sums::P | Sums::PAndQ => members,
+            Sums::PAndLastQ => members.saturating_sub(1),
+        }
+    }
+
+    fn row(self, row: u64, members: usize) -> Row {
+        let turning = self.turning(members);
+        let last = turning.saturating_sub(1);
+        let of = |row: u64| {
+            let turning = u64::try_from(turning).unwrap_or(u64::MAX);
+            let rest = row.checked_rem(turning).unwrap_or(0);
+            usize::try_from(rest).unwrap_or(0) // Less than `turning`.
+        };
+        let p = match self.rotation {
+            Rotation::LeftAsymmetric | Rotation::LeftSymmetric | Rotation::NContinue => {
+                last.saturating_sub(of(row))
+            }
+            Rotation::NRestart => last.saturating_sub(of(row.wrapping_add(1))),
+            Rotation::RightAsymmetric | Rotation::RightSymmetric | Rotation::ZeroRestart => of(row),
+            Rotation::First => 0,
+            Rotation::Last if self.sums == Sums::PAndQ => last.saturating_sub(1),
+            Rotation::Last => last,
+        };
+        let next = p.saturating_add(1);
+        let q = match (self.sums, self.rotation) {
+            (Sums::P, _) => None,
+            (Sums::PAndLastQ, _) => Some(turning),
+            (Sums::PAndQ, Rotation::NContinue) => Some(p.checked_sub(1).unwrap_or(last)),
+            (Sums::PAndQ, _) => Some(if next == members { 0 } else { next }),
+        };
+        Row { p, q, members }
+    }
+
+    /// The power that a member's data has in Q.
+    fn power(self, row: Row, member: usize) -> usize {
+        let Some(q) = row.q else { return 0 };
+        if matches!(
+            self.rotation,
+            Rotation::ZeroRestart | Rotation::NRestart | Rotation::NContinue
+        ) {
+            return member; // DDF counts the sums, too.
+        }
+        let first = if q.saturating_add(1) == row.members {
+            0
+        } else {
+            q.saturating_add(1)
+        };
+        let around = (first..row.members).chain(0..first);
+        let data = around.filter(|&other| other != row.p && other != q);
+        data.take_while(|&other| other != member).count()
+    }
+}
+
+/// A row that is read at one place of all its members, without some.
+struct Rebuild<'a, D: ?Sized> {
+    members: &'a Members<D>,
+    parity: Parity,
+    row: Row,
+    offset: u64,
+}
+
+/// Pieces in which lost data is computed: what a read of any size needs of memory is a few of them.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Computes what `member` has at `offset`, which is in `row`.
+pub(super) fn rebuild<D: BlockRead + ?Sized>(
+    members: &Members<D>,
+    parity: Parity,
+    row: u64,
+    member: usize,
+    offset: u64,
+    buf: &mut [u8],
+) -> Result<()> {
+    let mut offset = offset;
+    for piece in buf.chunks_mut(PIECE_BYTES) {
+        let rebuild = Rebuild {
+            members,
+            parity,
+            row: parity.row(row, members.areas.len()),
+            offset,
+        };
+        rebuild.member(member, piece)?;
+        offset = offset.saturating_add(super::len_of(piece));
+    }
+    Ok(())
+}
+
+impl<D: BlockRead + ?Sized> Rebuild<'_, D> {
+    /// What a member that holds data has.
+    fn member(&self, lost: usize, out: &mut [u8]) -> Result<()> {
+        let mut scratch = vec![0; out.len()];
+        // P is enough unless something else is lost, too.
+        if self.sum(&[lost], false, out, &mut scratch)? == Summed::All {
+            return Ok(());
+        }
+        let other = self.other_lost(lost, &mut scratch)?;
+        match other {
+            Some(other) if other == self.row.p => {
+                self.from_q(&[lost], out, &mut scratch)?;
+                gf::scale(
+                    out,
+                    gf::inverse(gf::power(self.parity.power(self.row, lost))),
+                );
+                Ok(())
+            }
+            Some(other) => self.two(lost, other, out, &mut scratch),
+            None => Err(too_few()),
+        }
+    }
+
+    /// The other member that can't be read, if it is only one and there is a Q.
+    fn other_lost(&self, lost: usize, scratch: &mut [u8]) -> Result<Option<usize>> {
+        if self.row.q.is_none() {
+            return Ok(None);
+        }
+        let others = (0..self.row.members).filter(|&member| member != lost);
+        let mut gone = Vec::new();
+        for member in others {
+            if !self.read(member, scratch) {
+                gone.push(member);
+            }
+        }
+        match gone[..] {
+            [other] if Some(other) != self.row.q => Ok(Some(other)),
+            _ => Err(too_few()),
+        }
+    }
+
+    /// Two members with data from both sums.
+    fn two(&self, x: usize, y: usize, out: &mut [u8], scratch: &mut [u8]) -> Result<()> {
+        let mut q = vec![0; out.len()];
+        self.from_q(&[x, y], &mut q, scratch)?;
+        if self.sum(&[x, y], false, out, scratch)? != Summed::All {
+            return Err(too_few());
+        }
+        let [gx, gy] = [x, y].map(|member| gf::power(self.parity.power(self.row, member)));
+        // P = Dx + Dy and Q = gx Dx + gy Dy, so Dx = (Q + gy P) / (gx + gy).
+        gf::scale(out, gy);
+        gf::add(out, &q);
+        gf::scale(out, gf::inverse(gx ^ gy));
+        Ok(())
+    }
+
+    /// Q and all data but that of `without`, each with its factor.
+    fn from_q(&self, without: &[usize], out: &mut [u8], scratch: &mut [u8]) -> Result<()> {
+        match self.sum(without, true, out, scratch)? {
+            Summed::All => Ok(()),
+            Summed::NotAll => Err(too_few()),
+        }
+    }
+
+    /// The sum of P (or Q) and all data but that of `without`.
+    fn sum(
+        &self,
+        without: &[usize],
+        with_q: bool,
+        out: &mut [u8],
+        scratch: &mut [u8],
+    ) -> Result<Summed> {
+        out.fill(0);
+        for member in 0..self.row.members {
+            let (is_p, is_q) = (member == self.row.p, Some(member) == self.row.q);
+            if without.contains(&member) || is_p && with_q || is_q && !with_q {
+                continue;
+            }
+            if !self.read(member, scratch) {
+                return Ok(Summed::NotAll);
+            }
+            if with_q && !is_q {
+                gf::scale(scratch, gf::power(self.parity.power(self.row, member)));
+            }
+            gf::add(out, scratch);
+        }
+        Ok(Summed::All)
+    }
+
+    /// Whether a member could be read.
+    fn read(&self, member: usize, buf: &mut [u8]) -> bool {
+        let area: Option<&Area<D>> = self.members.areas.get(member).and_then(Option::as_ref);
+        area.is_some_and(|area| area.read_at(self.offset, buf).is_ok())
+    }
+}
+
+/// Whether all that was needed could be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Summed {
+    All,
+    NotAll,
+}
+
+fn too_few() -> Error {
+    Error::new(
+        diskfs_block::ErrorKind::NotFound,
+        "too many members of a RAID are missing or can't be read",
+    )
+}
