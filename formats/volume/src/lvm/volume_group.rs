@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::logical_volume::{LogicalVolume, Problem};
+use super::logical_volume::LogicalVolume;
 use super::pv_entry::PvEntry;
 use super::segment::Segment;
 use super::text::{self, Section};
@@ -126,13 +126,6 @@ impl VolumeGroup {
         let extents = extents.fold(0, u64::saturating_add);
         self.size_bytes()
             .saturating_sub(extents.saturating_mul(self.extent_bytes))
-    }
-
-    pub(super) fn set_problem(&mut self, lv_name: &str, problem: Problem) {
-        let index = self.lv_by_name.get(lv_name).copied();
-        if let Some(volume) = index.and_then(|index| self.logical_volumes.get_mut(index)) {
-            volume.set_problem(problem);
-        }
     }
 }
 

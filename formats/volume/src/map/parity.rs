@@ -86,9 +86,10 @@ impl Parity {
                 index.saturating_add(if sums == Sums::PAndQ { 2 } else { 1 })
             }
             (Rotation::Last, _) => index,
-            (Rotation::NContinue, _) => after(1),
             (Rotation::LeftSymmetric | Rotation::RightSymmetric, Sums::PAndQ) => after(2),
-            (Rotation::LeftSymmetric | Rotation::RightSymmetric, _) => after(1),
+            (Rotation::LeftSymmetric | Rotation::RightSymmetric | Rotation::NContinue, _) => {
+                after(1)
+            }
             // Q has gone around to the first member.
             (_, Sums::PAndQ) if p.saturating_add(1) == members => index.saturating_add(1),
             (_, Sums::PAndQ) => skip(2),
@@ -191,38 +192,28 @@ impl<D: BlockRead + ?Sized> Rebuild<'_, D> {
     fn member(&self, lost: usize, out: &mut [u8]) -> Result<()> {
         let mut scratch = vec![0; out.len()];
         // P is enough unless something else is lost, too.
-        if self.sum(&[lost], false, out, &mut scratch)? == Summed::All {
+        if self.sum(&[lost], Sum::P, out, &mut scratch) {
             return Ok(());
         }
         let other = self.other_lost(lost, &mut scratch)?;
-        match other {
-            Some(other) if other == self.row.p => {
-                self.from_q(&[lost], out, &mut scratch)?;
-                gf::scale(
-                    out,
-                    gf::inverse(gf::power(self.parity.power(self.row, lost))),
-                );
-                Ok(())
-            }
-            Some(other) => self.two(lost, other, out, &mut scratch),
-            None => Err(too_few()),
+        if other != self.row.p {
+            return self.two(lost, other, out, &mut scratch);
         }
+        if !self.sum(&[lost], Sum::Q, out, &mut scratch) {
+            return Err(too_few());
+        }
+        gf::scale(out, gf::inverse(self.factor(lost)));
+        Ok(())
     }
 
-    /// The other member that can't be read, if it is only one and there is a Q.
-    fn other_lost(&self, lost: usize, scratch: &mut [u8]) -> Result<Option<usize>> {
-        if self.row.q.is_none() {
-            return Ok(None);
-        }
+    /// The other member that can't be read, where there is a Q for it.
+    fn other_lost(&self, lost: usize, scratch: &mut [u8]) -> Result<usize> {
         let others = (0..self.row.members).filter(|&member| member != lost);
-        let mut gone = Vec::new();
-        for member in others {
-            if !self.read(member, scratch) {
-                gone.push(member);
-            }
-        }
+        let gone: Vec<usize> = others
+            .filter(|&member| !self.read(member, scratch))
+            .collect();
         match gone[..] {
-            [other] if Some(other) != self.row.q => Ok(Some(other)),
+            [other] if self.row.q.is_some_and(|q| q != other) => Ok(other),
             _ => Err(too_few()),
         }
     }
@@ -230,49 +221,40 @@ impl<D: BlockRead + ?Sized> Rebuild<'_, D> {
     /// Two members with data from both sums.
     fn two(&self, x: usize, y: usize, out: &mut [u8], scratch: &mut [u8]) -> Result<()> {
         let mut q = vec![0; out.len()];
-        self.from_q(&[x, y], &mut q, scratch)?;
-        if self.sum(&[x, y], false, out, scratch)? != Summed::All {
+        if !self.sum(&[x, y], Sum::Q, &mut q, scratch) || !self.sum(&[x, y], Sum::P, out, scratch) {
             return Err(too_few());
         }
-        let [gx, gy] = [x, y].map(|member| gf::power(self.parity.power(self.row, member)));
         // P = Dx + Dy and Q = gx Dx + gy Dy, so Dx = (Q + gy P) / (gx + gy).
+        let [gx, gy] = [x, y].map(|member| self.factor(member));
         gf::scale(out, gy);
         gf::add(out, &q);
         gf::scale(out, gf::inverse(gx ^ gy));
         Ok(())
     }
 
-    /// Q and all data but that of `without`, each with its factor.
-    fn from_q(&self, without: &[usize], out: &mut [u8], scratch: &mut [u8]) -> Result<()> {
-        match self.sum(without, true, out, scratch)? {
-            Summed::All => Ok(()),
-            Summed::NotAll => Err(too_few()),
-        }
+    /// What a member's data is multiplied by for Q.
+    fn factor(&self, member: usize) -> u8 {
+        gf::power(self.parity.power(self.row, member))
     }
 
-    /// The sum of P (or Q) and all data but that of `without`.
-    fn sum(
-        &self,
-        without: &[usize],
-        with_q: bool,
-        out: &mut [u8],
-        scratch: &mut [u8],
-    ) -> Result<Summed> {
+    /// Adds up P or Q and all data but that of `without`; whether all of that could be read.
+    fn sum(&self, without: &[usize], sum: Sum, out: &mut [u8], scratch: &mut [u8]) -> bool {
         out.fill(0);
         for member in 0..self.row.members {
             let (is_p, is_q) = (member == self.row.p, Some(member) == self.row.q);
-            if without.contains(&member) || is_p && with_q || is_q && !with_q {
+            let other_sum = is_p && sum == Sum::Q || is_q && sum == Sum::P;
+            if other_sum || without.contains(&member) {
                 continue;
             }
             if !self.read(member, scratch) {
-                return Ok(Summed::NotAll);
+                return false;
             }
-            if with_q && !is_q {
-                gf::scale(scratch, gf::power(self.parity.power(self.row, member)));
+            if sum == Sum::Q && !is_q {
+                gf::scale(scratch, self.factor(member));
             }
             gf::add(out, scratch);
         }
-        Ok(Summed::All)
+        true
     }
 
     /// Whether a member could be read.
@@ -282,11 +264,11 @@ impl<D: BlockRead + ?Sized> Rebuild<'_, D> {
     }
 }
 
-/// Whether all that was needed could be read.
+/// One of the two sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Summed {
-    All,
-    NotAll,
+enum Sum {
+    P,
+    Q,
 }
 
 fn too_few() -> Error {

@@ -145,7 +145,7 @@ fn every_type_of_raid_is_read_also_degraded() {
         for a in 0..disks.len() {
             let failed = check_raid(&disks, volume, &[a]);
             assert!(failed.is_none() || spare == 0, "{} {a}", volume.name);
-            for b in 0..a {
+            for b in (0..a).filter(|b| spare > 1 || b + 1 == a) {
                 let failed = check_raid(&disks, volume, &[a, b]);
                 assert!(failed.is_none() || spare < 2, "{} {a} {b}", volume.name);
                 assert!(failed.is_none_or(|kind| kind == ErrorKind::NotFound));

@@ -21,11 +21,24 @@ fn exercise(disks: Vec<Vec<u8>>) {
     }
 }
 
+/// A RAID5 of three images.
+fn raid_text() -> String {
+    let raid = "type = \"raid5_ls\" device_count = 3 stripe_size = 8 region_size = 8 \
+                raids = [ \"m0\", \"i0\", \"m1\", \"i1\", \"m2\", \"i2\" ]";
+    let parts = ["m0", "i0", "m1", "i1", "m2", "i2"];
+    let parts = parts.iter().zip(20..);
+    let parts: Vec<String> = parts
+        .map(|(name, extent)| volume_text(name, &[(1, &linear("pv0", extent))]))
+        .collect();
+    parts.concat() + &volume_text("raid", &[(2, raid)])
+}
+
 fn text() -> String {
     let striped = "type = \"striped\" stripe_count = 2 stripe_size = 8 \
                    stripes = [ \"pv0\", 10, \"home\", 0 ]";
     let logical = volume_text("root", &[(2, &linear("pv0", 0)), (4, striped)])
-        + &volume_text("home", &[(5, &linear("pv0", 4))]);
+        + &volume_text("home", &[(5, &linear("pv0", 4))])
+        + &raid_text();
     group_text(1, &['a'], &logical)
 }
 
@@ -60,7 +73,7 @@ proptest! {
 
     /// Pieces of a good text left out, doubled or swapped for others.
     #[test]
-    fn any_text(from in 0_usize..900, len in 0_usize..60, to in 0_usize..900, swap in ".{0,12}") {
+    fn any_text(from in 0_usize..2500, len in 0_usize..60, to in 0_usize..2500, swap in ".{0,12}") {
         let good = text();
         let pick = |from: usize, len: usize| good.get(from..from + len).unwrap_or("");
         let text = [pick(0, to), &swap, pick(from, len), good.get(to..).unwrap_or("")].concat();

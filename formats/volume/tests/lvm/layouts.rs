@@ -241,6 +241,9 @@ fn what_spoils_a_snapshot_is_not_written() {
         volume_text("snapshot1", &[(1, merging)]),
     ];
     let machine = one(&volumes.concat());
+    let visible = machine.groups[0].logical_volumes.iter();
+    let visible: Vec<_> = visible.filter(|lv| lv.visible).map(|lv| &lv.name).collect();
+    assert_eq!(visible, ["root", "snap", "old", "new"]);
     assert!(machine.open("root").is_ok());
     let error = machine.open_writable("root").map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
@@ -251,6 +254,31 @@ fn what_spoils_a_snapshot_is_not_written() {
         let (kind, said) = kind_and_reason(&machine, name);
         assert_eq!(kind, ErrorKind::Unsupported, "{said}");
     }
+}
+
+#[test]
+fn a_raid_without_state_reads_its_first_copy_and_is_not_written() {
+    let raid = "type = \"raid1\" device_count = 2 region_size = 8 \
+                raids = [ \"m0\", \"i0\", \"m1\", \"i1\" ]";
+    let nested = raid.replace("\"i1\"", "\"root\"");
+    let parts = ["m0", "i0", "m1", "i1"];
+    let parts = parts.iter().zip(0..);
+    let parts: Vec<String> = parts
+        .map(|(name, extent)| volume_text(name, &[(1, &linear("pv0", extent))]))
+        .collect();
+    let raids = [("root", raid), ("nested", &nested)];
+    let raids = raids.map(|(name, segment)| volume_text(name, &[(1, segment)]));
+    let text = group_text(1, &['a'], &(parts.concat() + &raids.concat()));
+    let mut disk = Pv::new('a', &text).bytes();
+    let first = usize::try_from(PE_START + EXTENT).unwrap();
+    disk[first..first + 7].copy_from_slice(b"image 0");
+    let machine = Machine::new([disk]);
+    assert!(contents(&machine.open("root").unwrap()).starts_with(b"image 0"));
+    let error = machine.open_writable("root").map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    let (kind, said) = kind_and_reason(&machine, "nested");
+    assert_eq!(kind, ErrorKind::Unsupported, "{said}");
+    assert!(said.contains("a RAID within a RAID"), "{said}");
 }
 
 #[test]
