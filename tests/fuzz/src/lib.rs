@@ -17,6 +17,7 @@ mod ext4_write;
 mod image;
 mod image_write;
 mod journal;
+mod lvm;
 pub mod mutate;
 pub mod seeds;
 mod sparse;
@@ -41,6 +42,8 @@ pub enum Target {
     Gpt,
     /// Any partition table, as it is.
     Mbr,
+    /// LVM's groups, with right checksums.
+    Lvm,
     /// An ext2, ext3 or ext4 filesystem: its whole tree, contents and attributes.
     Ext4Walk,
     /// An ext2, ext3 or ext4 filesystem that is written to.
@@ -49,12 +52,13 @@ pub enum Target {
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Probe,
         Self::Qcow2,
         Self::Qcow2Write,
         Self::Gpt,
         Self::Mbr,
+        Self::Lvm,
         Self::Ext4Walk,
         Self::Ext4Write,
     ];
@@ -67,6 +71,7 @@ impl Target {
             Self::Qcow2Write => "qcow2_write",
             Self::Gpt => "gpt",
             Self::Mbr => "mbr",
+            Self::Lvm => "lvm",
             Self::Ext4Walk => "ext4_walk",
             Self::Ext4Write => "ext4_write",
         }
@@ -80,6 +85,7 @@ impl Target {
             Self::Qcow2Write => image_write::qcow2(device),
             Self::Gpt => tables::gpt(device),
             Self::Mbr => tables::mbr(device),
+            Self::Lvm => lvm::groups(device),
             Self::Ext4Walk => ext4::walk(device),
             Self::Ext4Write => ext4_write::write(device),
         }
@@ -91,7 +97,7 @@ impl Target {
             Self::Qcow2 | Self::Qcow2Write => image::survey(device),
             Self::Ext4Walk => ext4::survey(device),
             Self::Ext4Write => ext4_write::survey(device),
-            Self::Probe | Self::Gpt | Self::Mbr => self.run(device),
+            Self::Probe | Self::Gpt | Self::Mbr | Self::Lvm => self.run(device),
         }
     }
 }
@@ -127,6 +133,11 @@ pub fn gpt(data: &[u8]) {
 /// [`Target::Mbr`] on an input.
 pub fn mbr(data: &[u8]) {
     Target::Mbr.run(&device(data));
+}
+
+/// [`Target::Lvm`] on an input.
+pub fn lvm(data: &[u8]) {
+    Target::Lvm.run(&device(data));
 }
 
 /// [`Target::Ext4Walk`] on an input.

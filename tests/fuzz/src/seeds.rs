@@ -27,7 +27,8 @@ pub struct Seed {
     pub journal: Option<u64>,
 }
 
-/// Images larger than this are left out: nearly all that they hold is contents.
+/// Images larger than this are left out, or cut to their structures: nearly all that they hold is
+/// contents.
 const MAX_KEPT_BYTES: u64 = 8 << 20;
 
 /// All seeds that the compressed images in `directory` give, in the order of their names; and a
@@ -47,6 +48,9 @@ pub fn load(directory: &Path) -> Result<Vec<Seed>> {
         let image = decompress(&path).with_context(|| path.display().to_string())?;
         if image.kept_bytes() <= MAX_KEPT_BYTES {
             seeds.extend(of_fixture(name, &image));
+        } else if has_lvm(&image) {
+            let whole = seed(Target::Lvm, name.to_owned(), &image);
+            seeds.push(seed(Target::Lvm, name.to_owned(), &only_touched(&whole)));
         }
     }
     for seed in &mut seeds {
@@ -72,6 +76,28 @@ fn decompress(path: &Path) -> Result<Sparse> {
     Ok(sparse)
 }
 
+fn seed(target: Target, name: String, image: &Sparse) -> Seed {
+    Seed {
+        name,
+        target,
+        image: image.clone(),
+        touched: Vec::new(),
+        journal: None,
+    }
+}
+
+/// What the target reads of the image, the rest zeroes.
+fn only_touched(seed: &Seed) -> Sparse {
+    let mut kept = Sparse::zeroes(seed.image.size_bytes());
+    for (offset, len) in touched(seed) {
+        let bytes: Vec<u8> = (offset..offset + len)
+            .map(|at| seed.image.byte(at))
+            .collect();
+        kept.write(offset, &bytes);
+    }
+    kept
+}
+
 /// By what the image is, not what it is called.
 fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
     let targets: &[Target] = match () {
@@ -81,6 +107,7 @@ fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
         () if image.byte(1080) == 0x53 && image.byte(1081) == 0xef => {
             &[Target::Ext4Walk, Target::Ext4Write]
         }
+        () if has_lvm(image) => &[Target::Lvm, Target::Probe],
         () => &[Target::Gpt, Target::Mbr, Target::Probe],
     };
     let seed = |target, name: String, image: &Sparse| Seed {
@@ -100,6 +127,17 @@ fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
         seeds.extend(of_all(&format!("{name} without checksums"), &bare));
     }
     seeds
+}
+
+/// Whether a label of LVM is on the disk, or on a partition that begins at a whole MiB.
+fn has_lvm(image: &Sparse) -> bool {
+    let places = (0..image.size_bytes()).step_by(1 << 20).take(64);
+    let is_label = |at: u64| {
+        (at + 512..)
+            .zip(b"LABELONE")
+            .all(|(at, b)| image.byte(at) == *b)
+    };
+    places.into_iter().any(is_label)
 }
 
 /// The same filesystem with the features of checksums taken out of the superblock: else a mutation
@@ -131,13 +169,7 @@ fn tiny() -> Vec<Seed> {
         &[0, 0, 0, 9, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4],
     );
     qcow2.write(46, &[2, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 1]);
-    let of = |target: Target, name: &str, image: &Sparse| Seed {
-        name: name.to_owned(),
-        target,
-        image: image.clone(),
-        touched: Vec::new(),
-        journal: None,
-    };
+    let of = |target, name: &str, image: &Sparse| seed(target, name.to_owned(), image);
     let empty = Sparse::zeroes(4096);
     let mut seeds = vec![
         of(Target::Mbr, "tiny mbr", &mbr),

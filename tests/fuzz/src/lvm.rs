@@ -1,0 +1,116 @@
+//! LVM2.
+
+use std::sync::Arc;
+
+use diskfs_block::{BlockRead, BlockWrite, Overlay, Slice};
+use diskfs_volume::lvm::{PhysicalVolume, VolumeGroup, volume_groups};
+use diskfs_volume::read_table;
+
+/// Devices that may be physical volumes, by where they begin.
+type Places = Vec<(u64, Arc<dyn BlockRead>)>;
+
+/// What changes of a mutation are kept in memory: a few headers.
+const SEALED_BYTES: u64 = 1 << 20;
+
+/// Groups on the whole device or its partitions, with right checksums, which no mutation would hit.
+pub(crate) fn groups(device: &Arc<dyn BlockRead>) {
+    let sealed = Arc::new(Overlay::in_memory(Arc::clone(device), SEALED_BYTES));
+    let whole: Arc<dyn BlockRead> = sealed.clone();
+    let places = places(&whole);
+    for (start, place) in &places {
+        for sector in 0..4 {
+            // What is past the end, or lies, has nothing to seal.
+            let _ = seal(&*sealed, *start, start + sector * 512, place.size_bytes());
+        }
+    }
+    let physical: Vec<_> = places
+        .iter()
+        .filter_map(|(_, place)| Some((PhysicalVolume::read(&**place).ok()??, place)))
+        .collect();
+    for group in volume_groups(physical.iter().map(|(read, _)| read)) {
+        follow(&group, &physical);
+    }
+}
+
+fn places(whole: &Arc<dyn BlockRead>) -> Places {
+    let mut places = vec![(0, Arc::clone(whole))];
+    if let Ok(Some(table)) = read_table(&**whole) {
+        for partition in table.partitions.iter().take(8) {
+            if let Ok(slice) = partition.open(Arc::clone(whole)) {
+                let slice: Slice = slice;
+                places.push((partition.start_bytes, Arc::new(slice)));
+            }
+        }
+    }
+    places
+}
+
+fn follow(group: &VolumeGroup, physical: &[(PhysicalVolume, &Arc<dyn BlockRead>)]) {
+    let is_there = |id: &_| physical.iter().any(|(read, _)| read.id == *id);
+    for volume in &group.logical_volumes {
+        let _ = group.missing_for(volume, &is_there);
+        let opened = group.open(volume, &|entry| {
+            let found = physical.iter().find(|(read, _)| read.id == entry.id);
+            Ok(found.map(|(_, place)| Arc::clone(place)))
+        });
+        let Ok(opened) = opened else { continue };
+        let size_bytes = opened.size_bytes();
+        for offset in [0, size_bytes / 3, size_bytes.saturating_sub(5000)] {
+            let _ = opened.read_at(offset, &mut [0; 5000]);
+            let _ = opened.extent_at(offset);
+        }
+    }
+}
+
+/// LVM's checksum.
+fn crc(bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(!0xf597_a6cf);
+    hasher.update(bytes);
+    !hasher.finalize()
+}
+
+fn number(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// Makes the checksums of the label in a sector right, of its first metadata areas and their texts.
+fn seal(
+    device: &dyn BlockWrite,
+    start: u64,
+    sector: u64,
+    size_bytes: u64,
+) -> diskfs_block::Result<()> {
+    let mut label = vec![0; 512];
+    device.read_at(sector, &mut label)?;
+    if !label.starts_with(b"LABELONE") {
+        return Ok(());
+    }
+    // One data area, and then those of metadata: as the tools write it.
+    for at in [104, 120] {
+        let area = number(&label, at);
+        if area != 0 && area < size_bytes {
+            // A broken area is as good as any.
+            let _ = seal_area(device, start + area);
+        }
+    }
+    let sum = crc(&label[20..]);
+    label[16..20].copy_from_slice(&sum.to_le_bytes());
+    device.write_at(sector, &label)
+}
+
+fn seal_area(device: &dyn BlockWrite, area: u64) -> diskfs_block::Result<()> {
+    let mut header = vec![0; 512];
+    device.read_at(area, &mut header)?;
+    let [size, at, len] = [32, 40, 48].map(|field| number(&header, field));
+    if len <= 1 << 20 && at <= size {
+        let first = len.min(size - at);
+        let mut text = vec![0; usize::try_from(len).unwrap_or(0)];
+        let (one, two) = text.split_at_mut(usize::try_from(first).unwrap_or(0));
+        device.read_at(area.saturating_add(at), one)?;
+        device.read_at(area.saturating_add(512), two)?;
+        header[56..60].copy_from_slice(&crc(&text).to_le_bytes());
+    }
+    let sum = crc(&header[4..]);
+    header[..4].copy_from_slice(&sum.to_le_bytes());
+    device.write_at(area, &header)
+}
