@@ -52,6 +52,102 @@ impl Case {
         }
     }
 
+    /// Every value of every feature at least once, each case with a seed of its own.
+    pub(crate) fn of_each_feature() -> Vec<Self> {
+        let plain = Self::plain();
+        let cases = [
+            plain,
+            Self {
+                version: 2,
+                snapshots: 1,
+                ..plain
+            },
+            Self {
+                version: 2,
+                backing: Backing::Qcow2,
+                cluster_size: 4096,
+                ..plain
+            },
+            Self {
+                cluster_size: 512,
+                refcount_bits: 1,
+                ..plain
+            },
+            Self {
+                cluster_size: 512,
+                refcount_bits: 64,
+                ..plain
+            },
+            Self {
+                cluster_size: 512,
+                backing: Backing::RawShorter,
+                zstd: true,
+                snapshots: 3,
+                ..plain
+            },
+            Self {
+                cluster_size: 2 << 20,
+                refcount_bits: 64,
+                ..plain
+            },
+            Self {
+                zstd: true,
+                backing: Backing::Qcow2Longer,
+                ..plain
+            },
+            Self {
+                extended_l2: true,
+                zstd: true,
+                snapshots: 1,
+                ..plain
+            },
+            Self {
+                extended_l2: true,
+                backing: Backing::Raw,
+                cluster_size: 16384,
+                snapshots: 1,
+                ..plain
+            },
+            Self {
+                extended_l2: true,
+                backing: Backing::Raw,
+                preallocation: "metadata",
+                ..plain
+            },
+            Self {
+                data_file: DataFile::External,
+                backing: Backing::Qcow2,
+                ..plain
+            },
+            Self {
+                data_file: DataFile::External,
+                extended_l2: true,
+                ..plain
+            },
+            Self {
+                data_file: DataFile::External,
+                preallocation: "metadata",
+                ..plain
+            },
+            Self {
+                data_file: DataFile::ExternalRaw,
+                ..plain
+            },
+            Self {
+                preallocation: "metadata",
+                cluster_size: 4096,
+                ..plain
+            },
+            Self {
+                preallocation: "falloc",
+                refcount_bits: 2,
+                ..plain
+            },
+        ];
+        let numbered = (1..).zip(cases);
+        numbered.map(|(seed, case)| Self { seed, ..case }).collect()
+    }
+
     /// A combination that qemu-img makes, by chance.
     pub(crate) fn random(seed: u64) -> Self {
         let mut r = Random::new(seed);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use diskfs_image::{Image, OpenOptions};
 
-use crate::case::{Backing, Case, DataFile};
+use crate::case::{Case, DataFile};
 use crate::model::{Model, Step, is_clean, open, qemu_writes};
 use crate::tools::{Random, converted, have_qemu, number, try_run};
 
@@ -73,98 +73,8 @@ fn each_feature() {
     if !have_qemu("each_feature") {
         return;
     }
-    let plain = Case::plain();
-    let cases = [
-        plain,
-        Case {
-            version: 2,
-            snapshots: 1,
-            ..plain
-        },
-        Case {
-            version: 2,
-            backing: Backing::Qcow2,
-            cluster_size: 4096,
-            ..plain
-        },
-        Case {
-            cluster_size: 512,
-            refcount_bits: 1,
-            ..plain
-        },
-        Case {
-            cluster_size: 512,
-            refcount_bits: 64,
-            ..plain
-        },
-        Case {
-            cluster_size: 512,
-            backing: Backing::RawShorter,
-            zstd: true,
-            snapshots: 3,
-            ..plain
-        },
-        Case {
-            cluster_size: 2 << 20,
-            refcount_bits: 64,
-            ..plain
-        },
-        Case {
-            zstd: true,
-            backing: Backing::Qcow2Longer,
-            ..plain
-        },
-        Case {
-            extended_l2: true,
-            zstd: true,
-            snapshots: 1,
-            ..plain
-        },
-        Case {
-            extended_l2: true,
-            backing: Backing::Raw,
-            cluster_size: 16384,
-            snapshots: 1,
-            ..plain
-        },
-        Case {
-            extended_l2: true,
-            backing: Backing::Raw,
-            preallocation: "metadata",
-            ..plain
-        },
-        Case {
-            data_file: DataFile::External,
-            backing: Backing::Qcow2,
-            ..plain
-        },
-        Case {
-            data_file: DataFile::External,
-            extended_l2: true,
-            ..plain
-        },
-        Case {
-            data_file: DataFile::External,
-            preallocation: "metadata",
-            ..plain
-        },
-        Case {
-            data_file: DataFile::ExternalRaw,
-            ..plain
-        },
-        Case {
-            preallocation: "metadata",
-            cluster_size: 4096,
-            ..plain
-        },
-        Case {
-            preallocation: "falloc",
-            refcount_bits: 2,
-            ..plain
-        },
-    ];
-    for (seed, case) in (1..).zip(cases) {
-        check(Case { seed, ..case }, 40);
+    for case in Case::of_each_feature() {
+        check(case, 40);
     }
 }
 
