@@ -3,9 +3,7 @@
 use clap::Args;
 
 use diskfs::Result;
-use diskfs::vfs::{
-    self, FileWriter, Follow, FsWrite, InodeNumber, NewKind, follow_last, resolve, resolve_parent,
-};
+use diskfs::vfs::{self, Follow, NewKind, follow_last, resolve, resolve_parent};
 
 use super::bytes;
 use super::operand::Operand;
@@ -112,27 +110,10 @@ fn truncate(args: &Truncate, place: &TargetPlace) -> vfs::Result<()> {
     let now = fs.metadata(inode)?.size_bytes;
     let size = args.size.of(now).ok_or(vfs::ErrorKind::FileTooLarge)?;
     if size < now {
-        cut(fs, inode, size)
+        vfs::shorten(fs, inode, size)
     } else {
         fs.set_len(inode, size)
     }
-}
-
-/// Makes a file shorter. What is left of its last block gets a new one: the filesystem would write
-/// zeroes over the rest of the old one before it commits, and a crash in between would show them in
-/// a file that still has its old size.
-fn cut(fs: &dyn FsWrite, inode: InodeNumber, size: u64) -> vfs::Result<()> {
-    let block_size = u64::from(fs.statistics()?.block_size);
-    let whole_blocks = size - size.checked_rem(block_size).unwrap_or(0);
-    let mut rest = vec![0; usize::try_from(size - whole_blocks).unwrap_or(0)];
-    let read = fs.read_at(inode, whole_blocks, &mut rest)?;
-    // A hole, for all that anybody sees, stays one.
-    let has_data = rest.iter().take(read).any(|byte| *byte != 0);
-    fs.set_len(inode, if has_data { whole_blocks } else { size })?;
-    if has_data {
-        FileWriter::new(fs, inode, whole_blocks).put(&rest)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -41,14 +41,16 @@ struct Bench {
 }
 
 impl Bench {
-    /// A new filesystem; with a journal of 16 MiB a transaction may be 4 MiB large.
-    fn new() -> Option<Self> {
+    /// A new filesystem, with these words for mke2fs; with a journal of 16 MiB a transaction may be
+    /// 4 MiB large.
+    fn new(words: &[&str]) -> Option<Self> {
         can_mount()?;
         require("mke2fs")?;
         let dir = TempDir::new().expect("a directory");
         let made = dir.path().join(IMAGE);
         File::create(&made).unwrap().set_len(IMAGE_BYTES).unwrap();
-        let words = ["-q", "-t", "ext4", "-b", "4096", "-J", "size=16"].map(AsRef::as_ref);
+        let words = [&["-q", "-t", "ext4", "-b", "4096", "-J", "size=16"], words].concat();
+        let words: Vec<_> = words.iter().map(AsRef::as_ref).collect();
         run("mke2fs", &[&words[..], &[made.as_os_str()]].concat());
         let bytes = fs::read(&made).unwrap();
         let tape = Arc::new(Tape::default());
@@ -186,7 +188,7 @@ fn make_tree(root: &Path) {
 
 #[test]
 fn a_command_happened_or_it_did_not() {
-    let Some(mut bench) = Bench::new() else {
+    let Some(mut bench) = Bench::new(&[]) else {
         return;
     };
     make_tree(&bench.host("tree"));
@@ -224,5 +226,31 @@ fn a_command_happened_or_it_did_not() {
     ];
     for (line, input) in commands {
         bench.command(line, input);
+    }
+}
+
+/// What goes lies in a block, and with bigalloc in a cluster, of which a part stays.
+#[test]
+fn a_file_is_cut_or_it_is_not() {
+    let large = vec![b'l'; 100_000];
+    let zeroes_first = [vec![0; 3000], vec![b'z'; 1000]].concat();
+    let commands: [(&str, &[u8]); 8] = [
+        ("write IMG:/large", &large),
+        ("truncate -s 90000 IMG:/large", b""),
+        ("truncate -s 81920 IMG:/large", b""),
+        ("truncate -s 66000 IMG:/large", b""),
+        ("truncate -s 65900 IMG:/large", b""),
+        ("truncate -s 100 IMG:/large", b""),
+        ("write IMG:/zeroes-first", &zeroes_first),
+        ("truncate -s 2000 IMG:/zeroes-first", b""),
+    ];
+    let bigalloc = ["-O", "bigalloc", "-C", "65536"];
+    for words in [&[][..], &bigalloc[..]] {
+        let Some(mut bench) = Bench::new(words) else {
+            return;
+        };
+        for (line, input) in commands {
+            bench.command(line, input);
+        }
     }
 }

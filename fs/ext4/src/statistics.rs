@@ -23,6 +23,7 @@ pub(crate) fn statistics(volume: &Volume) -> Result<Statistics> {
     let blocks_free = counts.free_clusters.wrapping_shl(ratio);
     Ok(Statistics {
         block_size: superblock.block_size.bytes(),
+        allocation_size: superblock.block_size.bytes().wrapping_shl(ratio),
         blocks: superblock
             .blocks_count
             .saturating_sub(overhead.wrapping_shl(ratio)),

@@ -1,5 +1,5 @@
-//! Files whose contents are replaced, in the two ways that programs have: after a crash the new ones
-//! are there as soon as the old ones are gone.
+//! Files whose contents are replaced, in the two ways that programs have, or cut: after a crash the
+//! new ones are there as soon as the old ones are gone.
 
 mod common;
 
@@ -9,7 +9,9 @@ use std::sync::Arc;
 use common::{have, mke2fs_empty};
 use diskfs_block::{Event, Fate, Faulty, Memory, Overlay, WriteLog};
 use diskfs_ext4::{Ext4, Options, WritableExt4, WriteOptions};
-use diskfs_vfs::{FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, RenameMode, SyncFile};
+use diskfs_vfs::{
+    FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, RenameMode, SyncFile, shorten,
+};
 
 const OLD: &[u8] = b"what the file had before";
 const NEW: &[u8] = b"new";
@@ -27,7 +29,7 @@ fn after_crash(before: &Arc<Memory>, log: &WriteLog, count: usize, fate: Fate) -
     crash.replay(&*device, |_, _: &Event| fate).unwrap();
     let fs = Ext4::open(device, &Options::default()).unwrap();
     let file = fs.lookup(fs.root(), b"file").unwrap();
-    let mut contents = vec![0; 100];
+    let mut contents = vec![0; 200_000];
     let len = fs.read_at(file, 0, &mut contents).unwrap();
     contents.truncate(len);
     contents
@@ -100,5 +102,53 @@ fn cut_to_nothing_and_written() {
             fs.set_len(file, 0).unwrap();
             fs.write_at(file, 0, NEW).unwrap();
         });
+    }
+}
+
+/// After a crash the file has all of what it held, or all that is left of it.
+fn crash_while_it_is_cut(args: &str, old: &[u8], size_bytes: u64) {
+    let dir = tempfile::tempdir().unwrap();
+    let image = mke2fs_empty(dir.path(), args, "32M");
+    let before = Arc::new(Memory::new(fs::read(image).unwrap()));
+    let device = Arc::new(Faulty::new(Arc::new(Memory::new(before.to_vec())), []));
+    let options = WriteOptions {
+        commit_interval: None,
+        ..WriteOptions::default()
+    };
+    let fs = WritableExt4::open(device.clone(), &options).unwrap();
+    let file = make(&fs, "file");
+    fs.write_at(file, 0, old).unwrap();
+    fs.sync().unwrap();
+    let begun = device.log().events().len();
+    shorten(&fs, file, size_bytes).unwrap();
+    fs.close().unwrap();
+    let log = device.take_log();
+    let new = &old[..usize::try_from(size_bytes).unwrap()];
+    let mut seen = [false; 2];
+    for count in begun..=log.events().len() {
+        for fate in [Fate::Lost, Fate::Kept] {
+            let found = after_crash(&before, &log, count, fate);
+            let is = [found == old, found == new];
+            assert!(
+                is != [false; 2],
+                "{args}: cut to {size_bytes}: after {count}"
+            );
+            seen = [seen[0] || is[0], seen[1] || is[1]];
+        }
+    }
+    assert_eq!(seen, [true; 2], "{args}: cut to {size_bytes}");
+}
+
+#[test]
+fn cut_within_a_block_or_a_cluster() {
+    if !have("cut_within_a_block_or_a_cluster", &["mke2fs"]) {
+        return;
+    }
+    let zeroes_first = [vec![0; 3000], vec![b'z'; 1000]].concat();
+    for args in ["-t ext4", "-t ext3 -b 1024", "-t ext4 -O bigalloc -C 65536"] {
+        for size in [90_000, 81_920, 66_000, 65_536, 100] {
+            crash_while_it_is_cut(args, &vec![b'o'; 100_000], size);
+        }
+        crash_while_it_is_cut(args, &zeroes_first, 2000);
     }
 }

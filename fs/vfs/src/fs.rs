@@ -54,6 +54,9 @@ pub type FileExtents<'a> = Box<dyn Iterator<Item = Result<FileExtent>> + Send + 
 pub struct Statistics {
     /// The unit of the block counts, in bytes.
     pub block_size: u32,
+    /// The unit of allocation, in bytes: a block, or where the filesystem has them (ext4's bigalloc) a
+    /// cluster of blocks.
+    pub allocation_size: u32,
     /// Blocks in all, without the filesystem's own overhead where the kernel leaves it out, too.
     pub blocks: u64,
     /// Blocks not in use.

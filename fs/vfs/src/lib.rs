@@ -59,4 +59,4 @@ pub use path::{Follow, follow_last, resolve, resolve_beneath, resolve_parent};
 pub use read_file::{FileReader, read_file};
 pub use recorder::{Change, Recorder, What};
 pub use walk::{MAX_DEPTH, Walk, WalkEntry, walk};
-pub use write_file::{FileWriter, replace_contents};
+pub use write_file::{FileWriter, replace_contents, shorten};

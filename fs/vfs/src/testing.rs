@@ -406,6 +406,7 @@ impl FsRead for MemoryFs {
     fn statistics(&self) -> Result<Statistics> {
         Ok(Statistics {
             block_size: 4096,
+            allocation_size: 4096,
             blocks: 1000,
             blocks_free: 300,
             blocks_available: 200,

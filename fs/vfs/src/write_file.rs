@@ -104,6 +104,33 @@ pub fn replace_contents(
     Ok(writer.position())
 }
 
+/// The most that [`shorten`] writes anew. Clusters of blocks (ext4's bigalloc) have 64 KiB unless
+/// somebody asked for others.
+const REST_MAX_BYTES: u64 = 4 << 20;
+
+/// Makes a regular file shorter, in one transaction where the filesystem has them.
+///
+/// What is left of its last block or cluster gets a new one: with [`FsWrite::set_len`] alone a
+/// filesystem may write zeroes over the rest of the old one before it commits, and a crash in between
+/// would show them in a file that still has its old size. A cut within a cluster of more than 4 MiB
+/// may do so all the same.
+///
+/// # Errors
+/// As [`FsWrite::set_len`] and [`FsWrite::write_at`].
+pub fn shorten(fs: &dyn FsWrite, inode: InodeNumber, size_bytes: u64) -> Result<()> {
+    let unit = u64::from(fs.statistics()?.allocation_size).min(REST_MAX_BYTES);
+    let rest_bytes = size_bytes.checked_rem(unit).unwrap_or(0);
+    let whole = size_bytes.saturating_sub(rest_bytes);
+    let mut rest = vec![0; usize::try_from(rest_bytes).unwrap_or(0)];
+    let read = fs.read_at(inode, whole, &mut rest)?;
+    fs.set_len(inode, whole)?;
+    // A hole, for all that anybody sees, stays one.
+    if rest.iter().take(read).all(|byte| *byte == 0) {
+        return fs.set_len(inode, size_bytes);
+    }
+    FileWriter::new(fs, inode, whole).put(&rest)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -278,6 +278,7 @@ impl FsRead for WritableMemoryFs {
         let files = state.nodes.len() as u64;
         Ok(Statistics {
             block_size: BLOCK_BYTES.try_into().unwrap(),
+            allocation_size: BLOCK_BYTES.try_into().unwrap(),
             blocks: state.limits.blocks,
             blocks_free: free,
             blocks_available: free,

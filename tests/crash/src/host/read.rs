@@ -141,8 +141,11 @@ impl FsRead for Host {
 
     fn statistics(&self) -> Result<Statistics> {
         let stat = rustix::fs::fstatvfs(&*self.file(self.root)?).map_err(error)?;
+        let block_size = stat.f_bsize.try_into().unwrap_or(u32::MAX);
         Ok(Statistics {
-            block_size: stat.f_bsize.try_into().unwrap_or(u32::MAX),
+            block_size,
+            // The host does not tell it.
+            allocation_size: block_size,
             blocks: stat.f_blocks,
             blocks_free: stat.f_bfree,
             blocks_available: stat.f_bavail,
