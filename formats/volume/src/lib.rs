@@ -1,5 +1,5 @@
 //! Partition tables as block devices: GPT, MBR, and what the two look like together; and the logical
-//! volumes of LVM2 ([`lvm`]).
+//! volumes of LVM2 ([`lvm`]) and arrays of md ([`md`]).
 //!
 //! [`read_table`] looks at a disk and tells its partitions; [`Partition::open`] makes a device of
 //! one of them. A disk without a table (a filesystem directly on it) is `None`, not an error.
@@ -54,6 +54,7 @@ mod guid;
 pub mod lvm;
 mod map;
 mod mbr;
+pub mod md;
 mod partition;
 mod sector;
 mod table;

@@ -67,6 +67,24 @@ impl Geometry {
         }
     }
 
+    /// How large what takes `each` bytes, whole pieces, of each of its members is.
+    pub(crate) fn size_bytes(self, each: u64, members: usize, chunk_bytes: u64) -> Option<u64> {
+        let members = u64::try_from(members).ok()?;
+        match self {
+            Self::Mirror => Some(each),
+            Self::Stripes { .. } => each.checked_mul(members),
+            Self::Raid10 { copies, .. } => {
+                let pieces = each.checked_div(chunk_bytes)?.checked_mul(members)?;
+                let pieces = pieces.checked_div(u64::try_from(copies.get()).ok()?)?;
+                pieces.checked_mul(chunk_bytes)
+            }
+            Self::Parity { parity, .. } => {
+                let data = members.checked_sub(u64::try_from(parity.sums()).ok()?)?;
+                each.checked_mul(data)
+            }
+        }
+    }
+
     /// How many members it takes.
     pub(crate) fn least_members(self) -> usize {
         match self {

@@ -23,7 +23,7 @@ pub(crate) use parity::{Parity, Rotation, Sums};
 
 /// A volume as a device: segments on parts of other devices.
 ///
-/// Made by [`VolumeGroup::open`](crate::lvm::VolumeGroup::open). It can be written when the devices
+/// Made by [`VolumeGroup::open`](crate::lvm::VolumeGroup::open) and [`Array::open`](crate::md::Array::open). It can be written when the devices
 /// below can.
 pub struct Mapped<D: ?Sized = dyn BlockRead> {
     size_bytes: u64,

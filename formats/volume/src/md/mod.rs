@@ -1,0 +1,10 @@
+//! RAID of Linux's md: members, the arrays they form, and those as devices, to read.
+//!
+//! [`Member::read`] looks at a device, [`arrays`] puts together what several say, and
+//! [`Array::open`] makes a device of one.
+
+mod array;
+mod superblock;
+
+pub use array::{Array, arrays};
+pub use superblock::Member;

@@ -1,0 +1,190 @@
+//! `mdp_superblock_1`: what a member of a Linux md array says. Linux,
+//! `include/uapi/linux/raid/md_p.h`; md(4), "MD SUPER BLOCK".
+
+use diskfs_block::{BlockRead, Result};
+use uuid::Uuid;
+use zerocopy::little_endian::{I32, U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use crate::sector::read_within;
+
+/// `MD_SB_MAGIC`.
+const MAGIC: u32 = 0xa92b_4efc;
+
+/// md counts in sectors of this size, whatever the disk's are.
+pub(super) const SECTOR_BYTES: u64 = 512;
+
+/// The fixed part; a list of roles follows.
+const FIXED_BYTES: usize = 256;
+
+/// What is read of it: the kernel keeps 4 KiB for it, of which up to 1,920 roles take the rest.
+const SUPERBLOCK_BYTES: usize = 4096;
+
+/// What stands for "all of it".
+const ALL: u64 = u64::MAX;
+
+/// Features that change nothing of what is where: a bitmap (1), a recovery offset (2), a versioned
+/// bitmap (256), partial parity (1024, 2048), RAID0's layout (4096). That there are bad blocks (8) is
+/// none of them: what such a member has there is out of date.
+const KNOWN_FEATURES: u32 = 1 | 2 | 256 | 1024 | 2048 | 4096;
+
+#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Raw {
+    magic: U32,
+    major_version: U32,
+    feature_map: U32,
+    pad0: U32,
+    set_uuid: [u8; 16],
+    set_name: [u8; 32],
+    ctime: U64,
+    level: I32,
+    layout: U32,
+    size: U64,
+    chunksize: U32,
+    raid_disks: U32,
+    bitmap_offset: U32,
+    new_level: U32,
+    reshape_position: U64,
+    delta_disks: U32,
+    new_layout: U32,
+    new_chunk: U32,
+    new_offset: U32,
+    data_offset: U64,
+    data_size: U64,
+    super_offset: U64,
+    recovery_offset: U64,
+    dev_number: U32,
+    cnt_corrected_read: U32,
+    device_uuid: [u8; 16],
+    devflags: u8,
+    bblog_shift: u8,
+    bblog_size: U16,
+    bblog_offset: U32,
+    utime: U64,
+    events: U64,
+    resync_offset: U64,
+    sb_csum: U32,
+    max_dev: U32,
+    pad3: [u8; 32],
+}
+
+const _: () = assert!(size_of::<Raw>() == FIXED_BYTES);
+
+/// A member of an array, as its superblock describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Member {
+    /// The array's identity.
+    pub array: Uuid,
+    /// The array's name, often with the host's before it: `host:0`.
+    pub name: String,
+    /// The array's level: -1 for linear, 0, 1, 4, 5, 6, 10.
+    pub level: i32,
+    /// Its place in the array; `None` for a spare or a failed one.
+    pub role: Option<u16>,
+    /// How many members the array has.
+    pub members: u32,
+    /// How often the array's state was changed.
+    pub events: u64,
+    pub(super) layout: u32,
+    pub(super) chunk_bytes: u64,
+    /// What redundant levels use of each member.
+    pub(super) used_bytes: u64,
+    pub(super) data_start_bytes: u64,
+    pub(super) data_bytes: u64,
+    /// All of the member is what it should be.
+    pub(super) recovered: bool,
+    /// The members agree with one another, and with their sums.
+    pub(super) in_sync: bool,
+    /// Something that changes what is where, or is not known.
+    pub(super) features: u32,
+    /// Which of the array's devices it is; a device that took its place has another number.
+    pub(super) number: usize,
+    /// The roles of all devices, by their numbers.
+    pub(super) roles: Vec<u16>,
+}
+
+impl Member {
+    /// The member on `device`, or `None` when it is none. Versions 1.1, 1.2 and 1.0 are looked for, in
+    /// this order; 0.90 is not.
+    ///
+    /// # Errors
+    /// What the device answers when it cannot be read.
+    pub fn read(device: &dyn BlockRead) -> Result<Option<Self>> {
+        // From the end: 8 KiB before it, at a multiple of 4 KiB.
+        let last = device.size_bytes().checked_div(SECTOR_BYTES).unwrap_or(0);
+        let last = last.saturating_sub(16) & !7;
+        for sector in [0, 8, last] {
+            let Some(offset) = sector.checked_mul(SECTOR_BYTES) else {
+                continue;
+            };
+            if let Some(bytes) = read_within(device, offset, SUPERBLOCK_BYTES)?
+                && let Some(found) = Self::from_bytes(&bytes, sector)
+            {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn from_bytes(bytes: &[u8], sector: u64) -> Option<Self> {
+        let (raw, rest) = Raw::ref_from_prefix(bytes).ok()?;
+        let sound = raw.magic.get() == MAGIC
+            && raw.major_version.get() == 1
+            && raw.super_offset.get() == sector;
+        let roles_bytes = usize::try_from(raw.max_dev.get()).ok()?.checked_mul(2)?;
+        let roles = rest.get(..roles_bytes).filter(|_| sound)?;
+        if checksum(bytes.get(..FIXED_BYTES.checked_add(roles_bytes)?)?) != raw.sb_csum.get() {
+            return None;
+        }
+        let roles: Vec<u16> = roles
+            .chunks_exact(2)
+            .filter_map(|role| Some(u16::from_le_bytes(role.try_into().ok()?)))
+            .collect();
+        let number = usize::try_from(raw.dev_number.get()).ok()?;
+        let role = roles.get(number).copied();
+        let name = raw
+            .set_name
+            .split(|&byte| byte == 0)
+            .next()
+            .unwrap_or_default();
+        let recovered = raw.feature_map.get() & 2 == 0 || raw.recovery_offset.get() == ALL;
+        let features = raw.feature_map.get() & !KNOWN_FEATURES;
+        Some(Self {
+            array: Uuid::from_bytes(raw.set_uuid),
+            name: String::from_utf8_lossy(name).into_owned(),
+            level: raw.level.get(),
+            role: role.filter(|role| u32::from(*role) < raw.raid_disks.get()),
+            members: raw.raid_disks.get(),
+            events: raw.events.get(),
+            layout: raw.layout.get(),
+            chunk_bytes: u64::from(raw.chunksize.get()).checked_mul(SECTOR_BYTES)?,
+            used_bytes: raw.size.get().checked_mul(SECTOR_BYTES)?,
+            data_start_bytes: raw.data_offset.get().checked_mul(SECTOR_BYTES)?,
+            data_bytes: raw.data_size.get().checked_mul(SECTOR_BYTES)?,
+            recovered,
+            in_sync: raw.resync_offset.get() == ALL,
+            features,
+            number,
+            roles,
+        })
+    }
+}
+
+/// `calc_sb_1_csum`: the sum of all words but itself, its carry added.
+fn checksum(bytes: &[u8]) -> u32 {
+    const OWN_WORD: usize = 216 / 4;
+    let words = bytes.chunks(4).enumerate();
+    let words = words.filter(|(n, _)| *n != OWN_WORD);
+    let sum = words.fold(0_u64, |sum, (_, word)| {
+        let mut padded = [0; 4];
+        padded
+            .iter_mut()
+            .zip(word)
+            .for_each(|(to, from)| *to = *from);
+        sum.wrapping_add(u32::from_le_bytes(padded).into())
+    });
+    let [low, high] = [sum & 0xffff_ffff, sum >> 32].map(|half| u32::try_from(half).unwrap_or(0));
+    low.wrapping_add(high)
+}
