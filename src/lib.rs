@@ -68,5 +68,7 @@ pub use diskfs_image::{Format, Gate, OpenOptions, Share};
 pub use error::{Error, ErrorKind, Result};
 pub use file::File;
 pub use filesystem::Filesystem;
-pub use stack::{Commits, Content, ContentClass, Disk, Group, RootReserve, Volume, WriteOptions};
+pub use stack::{
+    Commits, Content, ContentClass, Disk, Group, MdArray, RootReserve, Volume, WriteOptions,
+};
 pub use writable::WritableFilesystem;

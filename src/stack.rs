@@ -6,6 +6,7 @@ mod driver;
 mod guest_disk;
 mod lvm;
 mod magic;
+mod md;
 mod overlay;
 mod place;
 mod volume;
@@ -21,6 +22,7 @@ use diskfs_volume::{PartitionTable, read_table};
 pub use content::{Content, ContentClass};
 pub use driver::{Commits, RootReserve, WriteOptions};
 pub use lvm::Group;
+pub use md::MdArray;
 pub use volume::Volume;
 
 use crate::{Error, ErrorKind, Filesystem, Result, WritableFilesystem};
@@ -44,6 +46,9 @@ pub struct Disk {
 struct Volumes {
     all: Vec<Volume>,
     groups: Vec<Arc<Group>>,
+    arrays: Vec<Arc<MdArray>>,
+    /// The names of those that are members of arrays, and nothing by themselves.
+    members: Vec<String>,
     warnings: Vec<String>,
 }
 
@@ -203,8 +208,8 @@ impl Disk {
         Ok(self.table.get().and_then(Option::as_ref))
     }
 
-    /// The volumes: the partitions, or the whole disk (`disk`) when it has none; then the logical
-    /// volumes of the groups on them.
+    /// The volumes: the partitions, or the whole disk (`disk`) when it has none; then the arrays of
+    /// md (`md0`) and the logical volumes of the groups on all of them.
     ///
     /// # Errors
     /// As [`partition_table`](Self::partition_table).
@@ -220,19 +225,40 @@ impl Disk {
         Ok(&self.find_volumes()?.groups)
     }
 
+    /// The arrays of md, in the order of their names.
+    ///
+    /// # Errors
+    /// As [`volumes`](Self::volumes).
+    pub fn arrays(&self) -> Result<&[Arc<MdArray>]> {
+        Ok(&self.find_volumes()?.arrays)
+    }
+
+    /// Whether a volume is a part of an array or of a group, which are listed beside it.
+    fn is_member(&self, volume: &Volume) -> Result<bool> {
+        let found = self.find_volumes()?;
+        let in_array = found.members.iter().any(|name| name == volume.name());
+        let mut groups = found.groups.iter();
+        Ok(in_array || groups.any(|group| group.is_on(volume)))
+    }
+
     fn find_volumes(&self) -> Result<&Volumes> {
         if let Some(found) = self.volumes.get() {
             return Ok(found);
         }
         let mut all = self.on_the_disk()?;
-        let lvm::Found { groups, warnings } = lvm::find(&all);
-        for group in &groups {
+        let md = md::find(&all);
+        all.extend(md::volumes(&self.path, &md.arrays));
+        let free = all.iter().filter(|volume| !md.is_member(volume));
+        let lvm = lvm::find(free);
+        for group in &lvm.groups {
             all.extend(lvm::volumes(&self.path, group));
         }
         let found = Volumes {
             all,
-            groups,
-            warnings,
+            groups: lvm.groups,
+            arrays: md.arrays,
+            members: md.members,
+            warnings: [md.warnings, lvm.warnings].concat(),
         };
         // Another thread may have read the same bytes meanwhile.
         Ok(self.volumes.get_or_init(|| found))

@@ -87,7 +87,7 @@ impl ImageArgs {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Volume options")]
 pub(crate) struct VolumeArgs {
-    /// The volume by name (p1, vg0/root, disk), UUID, label, PARTUUID or PARTLABEL
+    /// The volume by name (p1, vg0/root, md0, disk), UUID, label, PARTUUID or PARTLABEL
     #[arg(long, value_name = "NAME", group = "which")]
     pub(crate) volume: Option<String>,
 

@@ -153,13 +153,13 @@ fn meant(disk: &Disk) -> Result<Meant<'_>> {
 }
 
 /// Whether a volume could be what the user means: a filesystem that is not an EFI system
-/// partition, or a container that a system may be in. A logical volume that does not open is one,
-/// too: it may well be the root.
+/// partition, or a container that a system may be in. A logical volume or an array that does not open
+/// is one, too: it may well be the root.
 fn is_candidate(disk: &Disk, volume: &Volume) -> Result<bool> {
     if volume.problem().is_some() {
-        return Ok(volume.logical().is_some());
+        return Ok(volume.logical().is_some() || volume.array().is_some());
     }
-    if is_member(disk, volume)? {
+    if disk.is_member(volume)? {
         return Ok(false);
     }
     let boot = volume
@@ -168,12 +168,6 @@ fn is_candidate(disk: &Disk, volume: &Volume) -> Result<bool> {
     Ok(volume
         .content()?
         .is_some_and(|content| !boot && content.class != ContentClass::Swap))
-}
-
-/// Whether a volume holds a part of a group whose logical volumes are listed beside it.
-fn is_member(disk: &Disk, volume: &Volume) -> Result<bool> {
-    let mut groups = disk.groups()?.iter();
-    Ok(groups.any(|group| group.is_on(volume)))
 }
 
 /// The one of several that holds an operating system.

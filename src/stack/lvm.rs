@@ -127,7 +127,7 @@ pub(super) struct Found {
 
 /// Puts groups together from those of `volumes` that are physical ones. What can't be read is told
 /// and left out: it is no reason to do without the others.
-pub(super) fn find(volumes: &[Volume]) -> Found {
+pub(super) fn find<'a>(volumes: impl IntoIterator<Item = &'a Volume>) -> Found {
     let mut found = Found::default();
     let mut physical: Vec<(PhysicalVolume, Volume)> = Vec::new();
     for volume in volumes {

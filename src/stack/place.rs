@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, BlockWrite, Slice};
+use diskfs_block::{BlockRead, BlockWrite, Error, Slice};
 use diskfs_volume::Partition;
 
 use super::guest_disk::GuestDisk;
 use super::lvm::Logical;
+use super::md::MdArray;
 
 /// Where a volume is.
 #[derive(Debug, Clone)]
@@ -17,6 +18,8 @@ pub(super) enum Place {
     Rest(GuestDisk, u64),
     /// A logical volume.
     Logical(Logical),
+    /// An array of md.
+    Array(Arc<MdArray>),
 }
 
 impl Place {
@@ -27,6 +30,7 @@ impl Place {
             Self::Rest(disk, 0) => Ok(disk.read()),
             Self::Rest(disk, start) => rest(disk.read(), *start).map(|slice| Arc::new(slice) as _),
             Self::Logical(logical) => logical.read(),
+            Self::Array(array) => array.read(),
         }
     }
 
@@ -34,6 +38,7 @@ impl Place {
     pub(super) fn write(&self) -> diskfs_block::Result<Option<Arc<dyn BlockWrite>>> {
         match self {
             Self::Logical(logical) => logical.write(),
+            Self::Array(_) => Err(Error::unsupported("arrays of md are not written")),
             Self::Partition(GuestDisk::Writable(disk), partition) => {
                 Ok(Some(Arc::new(partition.open(Arc::clone(disk))?)))
             }
@@ -53,6 +58,7 @@ impl Place {
             Self::Partition(_, partition) => partition.problem.map(|problem| problem.to_string()),
             Self::Rest(..) => None,
             Self::Logical(logical) => logical.problem(),
+            Self::Array(array) => array.problem(),
         }
     }
 }

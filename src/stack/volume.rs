@@ -11,10 +11,12 @@ use super::content::{Content, ContentClass};
 use super::driver::{self, WriteOptions};
 use super::guest_disk::GuestDisk;
 use super::lvm::Group;
+use super::md::MdArray;
 use super::place::Place;
 use crate::{Error, ErrorKind, Filesystem, Result, WritableFilesystem};
 
-/// A part of a disk that may hold a filesystem: a partition, a logical volume, or the whole disk.
+/// A part of a disk that may hold a filesystem: a partition, a logical volume, an
+/// array, or the whole disk.
 #[derive(Debug, Clone)]
 pub struct Volume {
     name: String,
@@ -58,7 +60,7 @@ impl Volume {
         &self.place
     }
 
-    /// The name to choose it by: `p1`, `vg0/root`, `disk`, `@1048576`.
+    /// The name to choose it by: `p1`, `vg0/root`, `md0`, `disk`, `@1048576`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -68,7 +70,7 @@ impl Volume {
         match &self.place {
             Place::Partition(_, partition) => Some(partition.start_bytes),
             Place::Rest(_, start_bytes) => Some(*start_bytes),
-            Place::Logical(_) => None,
+            Place::Logical(_) | Place::Array(_) => None,
         }
     }
 
@@ -81,7 +83,7 @@ impl Volume {
     pub fn entry(&self) -> Option<&Partition> {
         match &self.place {
             Place::Partition(_, partition) => Some(partition),
-            Place::Rest(..) | Place::Logical(_) => None,
+            Place::Rest(..) | Place::Logical(_) | Place::Array(_) => None,
         }
     }
 
@@ -89,7 +91,15 @@ impl Volume {
     pub fn logical(&self) -> Option<(&Group, &LogicalVolume)> {
         match &self.place {
             Place::Logical(logical) => Some((&logical.group, logical.volume())),
-            Place::Partition(..) | Place::Rest(..) => None,
+            Place::Partition(..) | Place::Rest(..) | Place::Array(_) => None,
+        }
+    }
+
+    /// The array, when it is one of md.
+    pub fn array(&self) -> Option<&MdArray> {
+        match &self.place {
+            Place::Array(array) => Some(array),
+            Place::Partition(..) | Place::Rest(..) | Place::Logical(_) => None,
         }
     }
 

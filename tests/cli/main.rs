@@ -5,6 +5,7 @@ mod errors;
 mod listing;
 mod lvm;
 mod making;
+mod md;
 mod memory;
 mod program;
 mod taking_out;

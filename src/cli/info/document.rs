@@ -18,6 +18,7 @@ pub(super) fn document(disk: &Disk, volumes: &[VolumeReport]) -> Value {
         "image": image(disk.description()),
         "partition_table": table.map(partition_table),
         "volume_groups": disk.groups().unwrap_or_default().iter().map(|group| volume_group(group)).collect::<Vec<_>>(),
+        "arrays": volumes.iter().filter_map(array).collect::<Vec<_>>(),
         "volumes": volumes.iter().map(volume).collect::<Vec<_>>(),
         "filesystems": volumes.iter().filter_map(filesystem).collect::<Vec<_>>(),
         "warnings": disk.warnings(),
@@ -146,6 +147,20 @@ fn volume_group(group: &Group) -> Value {
         "exported": metadata.exported,
         "physical_volumes": physical.collect::<Vec<_>>(),
     })
+}
+
+/// An array of md; `None` for another volume.
+fn array(report: &VolumeReport) -> Option<Value> {
+    let array = report.volume.array()?;
+    let metadata = array.metadata();
+    let members = array.members().map(|member| member.map(Volume::name));
+    Some(json!({
+        "volume": report.volume.name(),
+        "name": metadata.name,
+        "uuid": metadata.id.to_string(),
+        "level": metadata.level,
+        "members": members.collect::<Vec<_>>(),
+    }))
 }
 
 /// What LVM says of a volume, when it is a logical one.

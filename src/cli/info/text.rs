@@ -20,6 +20,10 @@ pub(super) fn text(disk: &Disk, volumes: &[VolumeReport]) -> String {
         out.push('\n');
         out.push_str(&partitions(table));
     }
+    if volumes.iter().any(|report| report.volume.array().is_some()) {
+        out.push('\n');
+        out.push_str(&arrays(volumes));
+    }
     for group in disk.groups().unwrap_or_default() {
         out.push('\n');
         out.push_str(&volume_group(group, volumes));
@@ -218,6 +222,28 @@ fn partition(partition: &Partition) -> Vec<String> {
         safe(partition.name().unwrap_or("-").as_bytes()),
         partition.uuid().unwrap_or_else(|| "-".to_owned()),
     ]
+}
+
+fn arrays(volumes: &[VolumeReport]) -> String {
+    use Align::{Left, Right};
+    let mut rows = vec![row(["Array", "Size", "Level", "Name", "Members"])];
+    for report in volumes {
+        let Some(array) = report.volume.array() else {
+            continue;
+        };
+        let problem = report.volume.problem();
+        let problem = problem.map(|problem| format!(" ({problem})"));
+        let members = array.members();
+        let members = members.map(|member| member.map_or("missing", Volume::name));
+        rows.push(vec![
+            report.volume.name().to_owned(),
+            units(report.volume.size_bytes()),
+            format!("{}{}", array.metadata().level, problem.unwrap_or_default()),
+            safe(array.metadata().name.as_bytes()),
+            members.collect::<Vec<_>>().join(", "),
+        ]);
+    }
+    lay_out(&[Left, Right, Left, Left, Left], &rows)
 }
 
 fn volume_group(group: &Group, volumes: &[VolumeReport]) -> String {
