@@ -2,7 +2,7 @@
 //!
 //! State `k` is the one after the first `k` operations. Only what changed is kept.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -162,18 +162,23 @@ impl History {
         before.map(|cut| cut.state).max().unwrap_or(0)
     }
 
+    /// Where the answer of [`last_cut`](Self::last_cut) may change within a range: its pieces.
+    pub fn pieces(&self, inode: InodeNumber, bytes: &Range<u64>) -> Vec<Range<u64>> {
+        let cuts = self.cuts.get(&inode).into_iter().flatten();
+        let bounds = cuts.flat_map(|cut| [cut.bytes.start, cut.bytes.end]);
+        let inside = bounds.filter(|at| bytes.contains(at));
+        let starts: BTreeSet<_> = inside.chain([bytes.start]).collect();
+        let ends = starts.iter().skip(1).copied().chain([bytes.end]);
+        let pieces = starts.iter().copied().zip(ends);
+        pieces.map(|(start, end)| start..end).collect()
+    }
+
     /// Where the byte at `offset` in state `from` is in the later state `to`.
     pub fn place_in(&self, inode: InodeNumber, offset: u64, from: usize, to: usize) -> Option<u64> {
         let moves = self.moves.get(&inode).into_iter().flatten();
         moves
             .filter(|moved| from < moved.state && moved.state <= to)
             .try_fold(offset, |offset, moved| moved.place_after(offset))
-    }
-
-    /// Whether bytes of that range were ever taken away.
-    pub fn was_cut(&self, inode: InodeNumber, bytes: &Range<u64>) -> bool {
-        let mut cuts = self.cuts.get(&inode).into_iter().flatten();
-        cuts.any(|cut| cut.bytes.start < bytes.end && bytes.start < cut.bytes.end)
     }
 
     /// Whether a crash within that operation may leave this file's contents in the midst of it.

@@ -257,41 +257,45 @@ impl File<'_> {
     fn wrong_page(&self, page: u64, found: &Contents) -> Option<String> {
         let start = page * PAGE_BYTES;
         let range = start..(start + PAGE_BYTES).min(found.size_bytes);
-        let was_cut = self.history.was_cut(self.inode, &range);
-        let same = |(_, node): &&Version<'_>| {
-            let contents = node.contents();
-            contents.is_some_and(|contents| contents.page(page) == found.page(page))
-        };
-        if !was_cut && self.versions.iter().rev().find(same).is_some() {
-            return None;
-        }
-        for offset in range.clone() {
-            let cut = if was_cut {
-                self.history.last_cut(self.inode, offset, self.state)
-            } else {
-                0
+        let pieces = self.history.pieces(self.inode, &range);
+        pieces.into_iter().find_map(|piece| {
+            let cut = self.history.last_cut(self.inode, piece.start, self.state);
+            let versions: Vec<_> = self.alive_after(cut).collect();
+            // Most are all of one version; to look at each byte takes long.
+            let same = |(_, node): &Version<'_>| {
+                let contents = node.contents();
+                contents.is_some_and(|contents| contents.is_same_in(found, &piece))
             };
-            let byte = found.byte(offset);
-            let allowed = |(index, (from, node)): (usize, &Version<'_>)| {
-                // A version lives until the next one begins.
-                let until = self
-                    .versions
-                    .get(index + 1)
-                    .map_or(usize::MAX, |next| next.0);
-                // Blocks with data are written in place, as in the kernel, also those that moved in a
-                // transaction that a crash takes back: what is new shows where they were.
-                let moved_to = self.history.place_in(self.inode, offset, self.state, *from);
-                let same = |place| {
-                    let contents = node.contents();
-                    contents.is_some_and(|contents| contents.byte(place) == byte)
-                };
-                until > cut && (same(offset) || moved_to.is_some_and(same))
-            };
-            if !self.versions.iter().enumerate().any(allowed) {
-                return Some(self.tell(offset, range, found));
+            if versions.iter().rev().any(same) {
+                return None;
             }
-        }
-        None
+            let is_wrong = |offset: &u64| !self.is_allowed(&versions, *offset, found.byte(*offset));
+            let offset = piece.clone().find(is_wrong)?;
+            Some(self.tell(offset, range.clone(), found))
+        })
+    }
+
+    /// The versions that were still there in a state: each lives until the next one begins.
+    fn alive_after(&self, state: usize) -> impl Iterator<Item = Version<'_>> {
+        let versions = self.versions.iter().enumerate();
+        let alive = versions.filter(move |(index, _)| {
+            let next = self.versions.get(index + 1);
+            next.is_none_or(|(until, _)| *until > state)
+        });
+        alive.map(|(_, version)| *version)
+    }
+
+    fn is_allowed(&self, versions: &[Version<'_>], offset: u64, byte: u8) -> bool {
+        versions.iter().any(|(from, node)| {
+            // Blocks with data are written in place, as in the kernel, also those that moved in a
+            // transaction that a crash takes back: what is new shows where they were.
+            let moved_to = self.history.place_in(self.inode, offset, self.state, *from);
+            let same = |place| {
+                let contents = node.contents();
+                contents.is_some_and(|contents| contents.byte(place) == byte)
+            };
+            same(offset) || moved_to.is_some_and(same)
+        })
     }
 
     fn tell(&self, offset: u64, range: Range<u64>, found: &Contents) -> String {

@@ -1,6 +1,7 @@
 //! One file as it looks from outside, with everything that is compared.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use diskfs_vfs::{
@@ -238,6 +239,15 @@ impl Contents {
         let at = usize::try_from(offset % PAGE_BYTES).unwrap_or(0);
         let page = self.page(offset / PAGE_BYTES);
         page.and_then(|page| page.get(at)).copied().unwrap_or(0)
+    }
+
+    /// Whether the bytes of a range, which lies in one page, are the same in both.
+    pub fn is_same_in(&self, other: &Self, bytes: &Range<u64>) -> bool {
+        let number = bytes.start / PAGE_BYTES;
+        if self.page(number) == other.page(number) {
+            return true;
+        }
+        bytes.clone().all(|at| self.byte(at) == other.byte(at))
     }
 
     fn differences(&self, other: &Self) -> Vec<String> {
