@@ -12,6 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("diskfs-block", &[]),
     ("diskfs-vfs", &[]),
     ("diskfs-image", &["diskfs-block"]),
+    ("diskfs-luks", &["diskfs-block"]),
     ("diskfs-volume", &["diskfs-block"]),
     ("diskfs-ext4", &["diskfs-vfs", "diskfs-block"]),
     (
@@ -61,6 +62,7 @@ const NAMES: &[&str] = &[
     "diskfs_block",
     "diskfs_vfs",
     "diskfs_image",
+    "diskfs_luks",
     "diskfs_volume",
     "diskfs_ext4",
     "diskfs_fixtures",

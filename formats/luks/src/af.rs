@@ -1,0 +1,97 @@
+//! The anti-forensic splitter: a key spread over so many bytes that losing any of them loses it.
+//!
+//! LUKS1 on-disk format 1.2.3, section 2.4.
+
+use zeroize::Zeroizing;
+
+use crate::hash::Hash;
+use crate::problem::Problem;
+
+/// More stripes than any tool writes (4000): a key of 64 bytes takes 4 MiB then.
+const MAX_STRIPES: u32 = 65_536;
+
+/// How a key is split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AntiForensic {
+    stripes: u32,
+    hash: Hash,
+    key_bytes: usize,
+}
+
+impl AntiForensic {
+    pub(crate) fn new(key_bytes: usize, stripes: u32, hash: Hash) -> Result<Self, Problem> {
+        if !(1..=MAX_STRIPES).contains(&stripes) {
+            let reason = format!("the key is split into {stripes} stripes");
+            return Err(Problem::corrupt(reason));
+        }
+        Ok(Self {
+            stripes,
+            hash,
+            key_bytes,
+        })
+    }
+
+    /// Bytes of a split key.
+    pub(crate) fn split_bytes(&self) -> usize {
+        // Keys have at most 64 bytes and stripes their limit.
+        let stripes = usize::try_from(self.stripes).unwrap_or(usize::MAX);
+        self.key_bytes.saturating_mul(stripes)
+    }
+
+    /// The key of its stripes; what lies behind the last one is not looked at.
+    pub(crate) fn merge(&self, split: &[u8]) -> Zeroizing<Vec<u8>> {
+        let mut key = Zeroizing::new(vec![0; self.key_bytes]);
+        let stripes = usize::try_from(self.stripes).unwrap_or(usize::MAX);
+        for (index, stripe) in split
+            .chunks_exact(self.key_bytes.max(1))
+            .take(stripes)
+            .enumerate()
+        {
+            if index > 0 {
+                self.diffuse(&mut key);
+            }
+            for (byte, more) in key.iter_mut().zip(stripe) {
+                *byte ^= more;
+            }
+        }
+        key
+    }
+
+    /// Replaces each piece of the hash's length by the hash of its number and itself.
+    fn diffuse(&self, key: &mut [u8]) {
+        for (number, piece) in (0_u32..).zip(key.chunks_mut(self.hash.len_bytes())) {
+            let hashed = self.hash.digest(&[&number.to_be_bytes(), piece]);
+            for (byte, new) in piece.iter_mut().zip(hashed.iter()) {
+                *byte = *new;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stripes_have_a_limit() {
+        assert!(AntiForensic::new(64, 0, Hash::Sha1).is_err());
+        assert!(AntiForensic::new(64, u32::MAX, Hash::Sha1).is_err());
+        let af = AntiForensic::new(64, 4000, Hash::Sha1).unwrap();
+        assert_eq!(af.split_bytes(), 256_000);
+    }
+
+    #[test]
+    fn one_stripe_is_the_key() {
+        let af = AntiForensic::new(3, 1, Hash::Sha256).unwrap();
+        assert_eq!(*af.merge(&[1, 2, 3, 4, 5, 6]), [1, 2, 3]);
+    }
+
+    #[test]
+    fn stripes_are_diffused_between() {
+        let af = AntiForensic::new(32, 2, Hash::Sha256).unwrap();
+        let mut split = [0; 64];
+        split[..32].copy_from_slice(&[7; 32]);
+        let hashed = Hash::Sha256.digest(&[&[0; 4], &[7; 32]]);
+        assert_eq!(af.merge(&split), hashed);
+    }
+}

@@ -1,0 +1,21 @@
+//! The digest that a volume key is checked against.
+
+use diskfs_block::Result;
+
+use crate::kdf::Pbkdf2;
+use crate::limits::Budget;
+
+/// PBKDF2 of the volume key, as the header has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Digest {
+    pub(crate) pbkdf2: Pbkdf2,
+    pub(crate) value: Vec<u8>,
+}
+
+impl Digest {
+    /// Whether `key` is the volume key.
+    pub(crate) fn matches(&self, key: &[u8], budget: &mut Budget) -> Result<bool> {
+        let value = self.pbkdf2.derive(key, self.value.len(), budget)?;
+        Ok(*value == self.value)
+    }
+}

@@ -1,0 +1,67 @@
+//! LUKS1 and LUKS2 volumes as block devices, without device-mapper.
+//!
+//! [`Header::read`] finds a header and tells what it says; [`Header::unlock`] makes a [`VolumeKey`]
+//! of a passphrase, a key file's bytes or the volume key itself; [`Unlocked`] is the plain text as a
+//! device, to read and, where the device below can be written, to write.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use diskfs_block::{BlockRead, File};
+//! use diskfs_luks::{Header, Key, Limits, Unlocked};
+//!
+//! let disk: Arc<dyn BlockRead> = Arc::new(File::open("disk.img")?);
+//! let header = Header::read(&*disk)?.expect("it is a LUKS volume");
+//! let key = header.unlock(&*disk, &Key::passphrase(b"secret"), &Limits::default())?;
+//! let plain = Unlocked::new(disk, &header, &key)?;
+//! let mut sector = [0; 512];
+//! plain.read_at(0, &mut sector)?;
+//! # Ok::<(), diskfs_block::Error>(())
+//! ```
+//!
+//! A header in a file of its own (*detached*) is read and unlocked from that file's device;
+//! [`Unlocked::new`] then gets the device with the data.
+//!
+//! # What is trusted
+//!
+//! Nothing. Offsets, sizes, stripes and key lengths have limits and must agree with each other; what
+//! a key derivation may cost is for the caller to say in [`Limits`]. A key slot that is damaged or
+//! needs something that there is not does not keep the others from being tried.
+//!
+//! # Errors
+//!
+//! `Denied` when no key slot opens with the key; `Unsupported`, by name, for what is not done here
+//! (authenticated encryption, an unfinished reencryption, unknown requirements); `Corrupt`.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
+
+mod af;
+mod cbc;
+mod cipher_spec;
+mod digest;
+mod hash;
+mod header;
+mod iv;
+mod kdf;
+mod key;
+mod keyslot;
+mod limits;
+mod luks1;
+mod luks2;
+mod problem;
+mod sector_cipher;
+mod segment;
+mod unlocked;
+mod xts;
+
+pub use header::{Header, KeyslotState, Version};
+pub use key::{Key, Secret, VolumeKey};
+pub use keyslot::Priority;
+pub use limits::Limits;
+pub use unlocked::Unlocked;

@@ -1,0 +1,79 @@
+//! A key slot. LUKS1 on-disk format 1.2.3, figure 4.
+
+use zerocopy::big_endian::U32;
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use super::phdr::Common;
+use super::{PHDR_BYTES, SECTOR_BYTES};
+use crate::af::AntiForensic;
+use crate::header::KeyslotEntry;
+use crate::kdf::{Kdf, Pbkdf2};
+use crate::keyslot::{Area, Keyslot, Priority};
+use crate::problem::Problem;
+
+const ENABLED: u32 = 0x00ac_71f3;
+
+/// The key slot as it is on disk.
+#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(super) struct RawKeyblock {
+    active: U32,
+    iterations: U32,
+    salt: [u8; 32],
+    key_material_offset: U32,
+    stripes: U32,
+}
+
+impl RawKeyblock {
+    /// The slot if it is in use.
+    pub(super) fn state(
+        &self,
+        id: u32,
+        common: std::result::Result<&Common, &Problem>,
+    ) -> Option<KeyslotEntry> {
+        (self.active.get() == ENABLED).then(|| KeyslotEntry {
+            id,
+            priority: Priority::Normal,
+            kdf: "pbkdf2".to_owned(),
+            keyslot: common
+                .map_err(Clone::clone)
+                .and_then(|common| self.keyslot(common)),
+        })
+    }
+
+    fn keyslot(&self, common: &Common) -> Result<Keyslot, Problem> {
+        let iterations = self.iterations.get();
+        if iterations == 0 {
+            return Err(Problem::corrupt("the key is made with no iterations"));
+        }
+        let keyslot = Keyslot {
+            kdf: Kdf::Pbkdf2(Pbkdf2 {
+                hash: common.hash,
+                iterations,
+                salt: self.salt.to_vec(),
+            }),
+            anti_forensic: AntiForensic::new(common.key_bytes, self.stripes.get(), common.hash)?,
+            area: Area {
+                offset_bytes: u64::from(self.key_material_offset.get())
+                    .saturating_mul(SECTOR_BYTES),
+                cipher: common.cipher,
+                key_bytes: common.key_bytes,
+            },
+        };
+        check_place(&keyslot, common.payload_offset_bytes)?;
+        Ok(keyslot)
+    }
+}
+
+/// The area lies behind the header, and before the data when that is on the same device.
+fn check_place(keyslot: &Keyslot, payload_offset_bytes: u64) -> Result<(), Problem> {
+    let start = keyslot.area.offset_bytes;
+    let len = u64::try_from(keyslot.area_bytes()).unwrap_or(u64::MAX);
+    let end = start.saturating_add(len);
+    let behind_header = u64::try_from(PHDR_BYTES).is_ok_and(|header| start >= header);
+    if behind_header && (payload_offset_bytes == 0 || end <= payload_offset_bytes) {
+        return Ok(());
+    }
+    let reason = format!("the key slot's area (bytes {start} to {end}) lies on other things");
+    Err(Problem::corrupt(reason))
+}

@@ -1,0 +1,143 @@
+//! The binary part of a copy of the header. LUKS2 on-disk format 1.1, section 2.1.
+
+use diskfs_block::{BlockRead, Result, check_bounds};
+use zerocopy::big_endian::{U16, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use super::{BINARY_HEADER_BYTES, COPY_BYTES, metadata};
+use crate::hash::Hash;
+use crate::header::{Header, MAGIC, text};
+
+/// Of the secondary copy.
+const SECONDARY_MAGIC: [u8; 6] = *b"SKUL\xba\xbe";
+
+const CHECKSUM_OFFSET: usize = 448;
+const CHECKSUM_BYTES: usize = 64;
+
+/// The binary header as it is on disk, without the padding behind it.
+#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawBinaryHeader {
+    magic: [u8; 6],
+    version: U16,
+    hdr_size: U64,
+    seqid: U64,
+    label: [u8; 48],
+    checksum_alg: [u8; 32],
+    salt: [u8; 64],
+    uuid: [u8; 40],
+    subsystem: [u8; 48],
+    hdr_offset: U64,
+    padding: [u8; 184],
+    csum: [u8; CHECKSUM_BYTES],
+}
+
+const _: () = assert!(size_of::<RawBinaryHeader>() == CHECKSUM_OFFSET + CHECKSUM_BYTES);
+
+/// Which copy it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Primary,
+    Secondary,
+}
+
+/// A copy of the header that is whole.
+#[derive(Debug)]
+pub(super) struct Copy {
+    pub(super) sequence: u64,
+    pub(super) header: Header,
+    size_bytes: u64,
+}
+
+/// What the JSON is told by the binary header.
+#[derive(Debug, Clone)]
+pub(super) struct Facts {
+    pub(super) uuid: String,
+    pub(super) label: String,
+    /// Of both copies together: where the key slots begin.
+    pub(super) copies_bytes: u64,
+}
+
+impl Copy {
+    /// The copy at `offset`: `None` when nothing there looks like one, the inner error when it is
+    /// broken. The outer error is the device's.
+    pub(super) fn read(
+        device: &dyn BlockRead,
+        offset: u64,
+        role: Role,
+    ) -> Result<Option<std::result::Result<Self, String>>> {
+        let Some(start) = read_within(device, offset, BINARY_HEADER_BYTES)? else {
+            return Ok(None);
+        };
+        let Ok((raw, _)) = RawBinaryHeader::ref_from_prefix(&start) else {
+            return Ok(None);
+        };
+        let magic = match role {
+            Role::Primary => MAGIC,
+            Role::Secondary => SECONDARY_MAGIC,
+        };
+        if raw.magic != magic || raw.version.get() != 2 {
+            return Ok(None);
+        }
+        let size_bytes = raw.hdr_size.get();
+        if !COPY_BYTES.contains(&size_bytes) {
+            return Ok(Some(Err(format!("gives its size as {size_bytes} bytes"))));
+        }
+        if raw.hdr_offset.get() != offset {
+            let says = raw.hdr_offset.get();
+            return Ok(Some(Err(format!("says that it is at byte {says}"))));
+        }
+        let len = usize::try_from(size_bytes).unwrap_or(usize::MAX);
+        Ok(match read_within(device, offset, len)? {
+            Some(bytes) => Some(Self::from_bytes(raw, &bytes)),
+            None => Some(Err("ends past the device".to_owned())),
+        })
+    }
+
+    fn from_bytes(raw: &RawBinaryHeader, bytes: &[u8]) -> std::result::Result<Self, String> {
+        let hash = Hash::parse(&text(&raw.checksum_alg))
+            .map_err(|problem| format!("has a checksum that cannot be computed: {problem}"))?;
+        if checksum(hash, bytes)? != raw.csum.get(..hash.len_bytes()).unwrap_or_default() {
+            return Err("has a wrong checksum".to_owned());
+        }
+        let json = bytes.get(BINARY_HEADER_BYTES..).unwrap_or_default();
+        let json = json.split(|byte| *byte == 0).next().unwrap_or_default();
+        let size_bytes = raw.hdr_size.get();
+        let facts = Facts {
+            uuid: text(&raw.uuid),
+            label: text(&raw.label),
+            copies_bytes: size_bytes.saturating_mul(2),
+        };
+        Ok(Self {
+            sequence: raw.seqid.get(),
+            header: metadata::header(json, facts)?,
+            size_bytes,
+        })
+    }
+
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+}
+
+/// The hash of the whole copy, with zeroes in the checksum's place.
+fn checksum(hash: Hash, bytes: &[u8]) -> std::result::Result<Vec<u8>, String> {
+    let parts = bytes
+        .split_at_checked(CHECKSUM_OFFSET)
+        .and_then(|(before, rest)| {
+            let after = rest.get(CHECKSUM_BYTES..)?;
+            Some(hash.digest(&[before, &[0; CHECKSUM_BYTES], after]).to_vec())
+        });
+    parts.ok_or_else(|| "is too short".to_owned())
+}
+
+/// `None` for what is past the end of the device.
+fn read_within(device: &dyn BlockRead, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
+    let len_bytes = u64::try_from(len).unwrap_or(u64::MAX);
+    if check_bounds(offset, len_bytes, device.size_bytes()).is_err() {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; len];
+    device.read_at(offset, &mut bytes)?;
+    Ok(Some(bytes))
+}

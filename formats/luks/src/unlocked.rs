@@ -1,0 +1,292 @@
+//! The plain text of a volume as a device.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use diskfs_block::{BlockRead, BlockWrite, Error, Result, check_bounds};
+use zeroize::Zeroizing;
+
+use crate::header::Header;
+use crate::key::VolumeKey;
+use crate::problem::Problem;
+use crate::sector_cipher::{SectorCipher, Sectors};
+
+/// What is read or encrypted at once: enough that a request below costs little beside it, and what
+/// was read is still in the cache of the processor when it is decrypted.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// The unit that the vectors of LUKS count in, whatever the size of a sector is.
+const IV_UNIT_BYTES: u64 = 512;
+
+/// A LUKS volume whose key is known, as a device: what is read is decrypted, what is written is
+/// encrypted, in any number of threads at once.
+///
+/// A write that covers sectors in part reads what is around it first; writers that do so in one
+/// sector at once lose nothing.
+pub struct Unlocked<D: ?Sized = dyn BlockRead> {
+    cipher: Box<dyn SectorCipher>,
+    offset_bytes: u64,
+    size_bytes: u64,
+    sector_bytes: u64,
+    iv_tweak: u64,
+    allows_discards: bool,
+    /// Taken alone by who writes sectors in part, shared by everybody else: a sector must not change
+    /// between being read and being written back, nor be read while half of it is written.
+    partial_writes: RwLock<()>,
+    inner: Arc<D>,
+}
+
+impl<D: ?Sized> fmt::Debug for Unlocked<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unlocked")
+            .field("offset_bytes", &self.offset_bytes)
+            .field("size_bytes", &self.size_bytes)
+            .field("sector_bytes", &self.sector_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: BlockRead + ?Sized> Unlocked<D> {
+    /// The data that `header` describes on `data`, which for a detached header is another device
+    /// than the header's.
+    ///
+    /// # Errors
+    /// `Corrupt` when the data does not lie on the device; as [`Header::problem`].
+    pub fn new(data: Arc<D>, header: &Header, key: &VolumeKey) -> Result<Self> {
+        let segment = &header.encrypted()?.segment;
+        let device_bytes = data.size_bytes();
+        let sector_bytes = u64::from(segment.sector_bytes);
+        let len = u64::try_from(key.as_bytes().len()).unwrap_or(u64::MAX);
+        let problem = |problem: Problem| problem.to_error();
+        segment.cipher.check_key_bytes(len).map_err(problem)?;
+        let behind = device_bytes
+            .checked_sub(segment.offset_bytes)
+            .ok_or_else(|| cut(segment.offset_bytes, device_bytes))?;
+        let len_bytes = segment.len_bytes.unwrap_or(behind);
+        if len_bytes > behind {
+            return Err(cut(
+                segment.offset_bytes.saturating_add(len_bytes),
+                device_bytes,
+            ));
+        }
+        let rest = len_bytes.checked_rem(sector_bytes).unwrap_or(0);
+        Ok(Self {
+            cipher: segment.cipher.with_key(key.as_bytes()).map_err(problem)?,
+            offset_bytes: segment.offset_bytes,
+            // What is left of a sector at the end can be decrypted by nobody.
+            size_bytes: len_bytes.saturating_sub(rest),
+            sector_bytes,
+            iv_tweak: segment.iv_tweak,
+            allows_discards: segment.allows_discards,
+            partial_writes: RwLock::new(()),
+            inner: data,
+        })
+    }
+
+    fn shared(&self) -> RwLockReadGuard<'_, ()> {
+        self.partial_writes
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How the sectors from `offset` on are numbered, which a sector begins at.
+    fn sectors_from(&self, offset: u64) -> Sectors {
+        let units = |bytes: u64| bytes.checked_div(IV_UNIT_BYTES).unwrap_or(0);
+        Sectors {
+            first: self.iv_tweak.wrapping_add(units(offset)),
+            step: units(self.sector_bytes),
+            bytes: self.sector_len(),
+        }
+    }
+
+    fn sector_len(&self) -> usize {
+        usize::try_from(self.sector_bytes).unwrap_or(IV_UNIT_LEN)
+    }
+
+    /// Where a byte of the plain text is below. `new` checked the sum for the last one.
+    fn below(&self, offset: u64) -> u64 {
+        self.offset_bytes.saturating_add(offset)
+    }
+
+    /// Bytes of `offset` behind the start of its sector.
+    fn behind_sector_start(&self, offset: u64) -> u64 {
+        offset.checked_rem(self.sector_bytes).unwrap_or(0)
+    }
+
+    /// Reads whole sectors.
+    fn read_sectors(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let mut at = offset;
+        for piece in buf.chunks_mut(PIECE_BYTES) {
+            self.inner.read_at(self.below(at), piece)?;
+            self.cipher.decrypt(self.sectors_from(at), piece);
+            at = at.saturating_add(len_of(piece));
+        }
+        Ok(())
+    }
+
+    /// Reads a part of one sector.
+    fn read_within_sector(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let (start, mut sector) = self.read_sector_of(offset)?;
+        let part = part_of(&mut sector, offset.saturating_sub(start), buf.len())?;
+        buf.copy_from_slice(part);
+        Ok(())
+    }
+
+    /// The sector that a byte is in, and where it begins.
+    fn read_sector_of(&self, offset: u64) -> Result<(u64, Zeroizing<Vec<u8>>)> {
+        let start = offset.saturating_sub(self.behind_sector_start(offset));
+        let mut sector = Zeroizing::new(vec![0; self.sector_len()]);
+        self.read_sectors(start, &mut sector)?;
+        Ok((start, sector))
+    }
+
+    /// How many of `len` bytes at `offset` belong to a sector that is covered in part, at the start;
+    /// and how many to whole sectors behind them.
+    fn split(&self, offset: u64, len: usize) -> (usize, usize) {
+        let sector = self.sector_len();
+        let into = usize::try_from(self.behind_sector_start(offset)).unwrap_or(0);
+        let head = match into {
+            0 => 0,
+            _ => sector.saturating_sub(into).min(len),
+        };
+        let rest = len.saturating_sub(head);
+        let tail = rest.checked_rem(sector).unwrap_or(0);
+        (head, rest.saturating_sub(tail))
+    }
+}
+
+const IV_UNIT_LEN: usize = 512;
+
+fn cut(end: u64, device_bytes: u64) -> Error {
+    let reason =
+        format!("the encrypted data reaches to byte {end}, but the device ends at {device_bytes}");
+    Error::corrupt(reason).hint("the image was cut, or the data is on another device")
+}
+
+fn len_of(buf: &[u8]) -> u64 {
+    u64::try_from(buf.len()).unwrap_or(u64::MAX)
+}
+
+/// The bytes of a sector that a request is about. Callers split requests at sectors.
+fn part_of(sector: &mut [u8], into: u64, len: usize) -> Result<&mut [u8]> {
+    let start = usize::try_from(into).unwrap_or(usize::MAX);
+    sector
+        .get_mut(start..start.saturating_add(len))
+        .ok_or_else(|| Error::invalid("a request goes past its sector"))
+}
+
+/// `buf` in its three parts, with where each begins.
+macro_rules! split_at_sectors {
+    ($self:ident, $offset:ident, $buf:ident, $split:ident) => {{
+        let (head, whole) = $self.split($offset, $buf.len());
+        let (first, rest) = $buf.$split(head);
+        let (middle, last) = rest.$split(whole);
+        let middle_at = $offset.saturating_add(len_of(first));
+        let last_at = middle_at.saturating_add(len_of(middle));
+        (first, (middle_at, middle), (last_at, last))
+    }};
+}
+
+impl<D: BlockRead + ?Sized> BlockRead for Unlocked<D> {
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        check_bounds(offset, len_of(buf), self.size_bytes)?;
+        let (first, (middle_at, middle), (last_at, last)) =
+            split_at_sectors!(self, offset, buf, split_at_mut);
+        let _shared = self.shared();
+        if !first.is_empty() {
+            self.read_within_sector(offset, first)?;
+        }
+        self.read_sectors(middle_at, middle)?;
+        if !last.is_empty() {
+            self.read_within_sector(last_at, last)?;
+        }
+        Ok(())
+    }
+
+    fn block_size(&self) -> u32 {
+        let sector = u32::try_from(self.sector_bytes).unwrap_or(512);
+        self.inner.block_size().max(sector)
+    }
+
+    fn will_need(&self, offset: u64, len_bytes: u64) {
+        let len_bytes = len_bytes.min(self.size_bytes.saturating_sub(offset));
+        if len_bytes > 0 {
+            self.inner.will_need(self.below(offset), len_bytes);
+        }
+    }
+}
+
+impl<D: BlockWrite + ?Sized> Unlocked<D> {
+    /// Writes whole sectors.
+    fn write_sectors(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        let mut encrypted = Vec::new();
+        let mut at = offset;
+        for piece in buf.chunks(PIECE_BYTES) {
+            encrypted.clear();
+            encrypted.extend_from_slice(piece);
+            self.cipher.encrypt(self.sectors_from(at), &mut encrypted);
+            self.inner.write_at(self.below(at), &encrypted)?;
+            at = at.saturating_add(len_of(piece));
+        }
+        Ok(())
+    }
+
+    /// Writes a part of one sector; nobody else may be at it.
+    fn write_within_sector(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        if buf.is_empty() {
+            return Ok(());
+        }
+        let (start, mut sector) = self.read_sector_of(offset)?;
+        let into = offset.saturating_sub(start);
+        part_of(&mut sector, into, buf.len())?.copy_from_slice(buf);
+        self.write_sectors(start, &sector)
+    }
+}
+
+impl<D: BlockWrite + ?Sized> BlockWrite for Unlocked<D> {
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        check_bounds(offset, len_of(buf), self.size_bytes)?;
+        let (first, (middle_at, middle), (last_at, last)) =
+            split_at_sectors!(self, offset, buf, split_at);
+        if !middle.is_empty() {
+            let _shared = self.shared();
+            self.write_sectors(middle_at, middle)?;
+        }
+        if first.is_empty() && last.is_empty() {
+            return Ok(());
+        }
+        let _alone = self.partial_writes.write();
+        self.write_within_sector(offset, first)?;
+        self.write_within_sector(last_at, last)
+    }
+
+    /// Passed on where the header allows it: what is discarded shows on the device, as places that
+    /// hold no encrypted bytes.
+    fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        check_bounds(offset, len_bytes, self.size_bytes)?;
+        if !self.allows_discards {
+            return Ok(());
+        }
+        let into = self.behind_sector_start(offset);
+        let head = match into {
+            0 => 0,
+            _ => self.sector_bytes.saturating_sub(into),
+        };
+        let rest = len_bytes.saturating_sub(head);
+        let whole = rest.saturating_sub(rest.checked_rem(self.sector_bytes).unwrap_or(0));
+        if whole == 0 {
+            return Ok(());
+        }
+        let start = self.below(offset.saturating_add(head));
+        let _shared = self.shared();
+        self.inner.discard(start, whole)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.inner.flush()
+    }
+}
