@@ -220,16 +220,30 @@ impl Allocator {
             group.give_kept(search.goal.1);
             self.note_let_go(number, &mut group);
         }
+        let search = self.attainable(number, search);
         let found = self.find_in_group(number, &group, &bitmap, search);
+        let len = found.map_or(0, |run| run.len);
+        if let Some(summary) = self.summary(number)
+            && len < search.wanted
+        {
+            summary.set_longest_run(len);
+        }
         let Some(run) = found.filter(|run| run.len >= search.least) else {
-            if let Some(summary) = self.summary(number) {
-                summary.set_longest_run(found.map_or(0, |run| run.len));
-            }
             return Ok(None);
         };
         self.keep_behind(number, &mut group, &bitmap, run, search.keep);
         self.take(handle, number, &mut group, bitmap, run)?;
         Ok(Some(run))
+    }
+
+    /// The same search for no more than the group is known to have in one run: where only short runs
+    /// are left, the first of them will do, and not each is looked at for each that is taken.
+    fn attainable(&self, number: u32, search: Search) -> Search {
+        let longest = self.summary(number).map_or(0, super::Summary::longest_run);
+        Search {
+            wanted: search.wanted.min(longest.max(search.least)),
+            ..search
+        }
     }
 
     /// The first run behind the goal that is long enough, or the longest that there is.
