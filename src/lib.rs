@@ -60,6 +60,7 @@ mod writable;
 
 pub use diskfs_block as block;
 pub use diskfs_image as image;
+pub use diskfs_luks as luks;
 pub use diskfs_vfs as vfs;
 pub use diskfs_volume as volume;
 
@@ -69,6 +70,6 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::File;
 pub use filesystem::Filesystem;
 pub use stack::{
-    Commits, Content, ContentClass, Disk, Group, MdArray, RootReserve, Volume, WriteOptions,
+    Commits, Content, ContentClass, Disk, Group, Keys, MdArray, RootReserve, Volume, WriteOptions,
 };
 pub use writable::WritableFilesystem;

@@ -4,6 +4,7 @@ mod choose;
 mod content;
 mod driver;
 mod guest_disk;
+mod luks;
 mod lvm;
 mod magic;
 mod md;
@@ -21,6 +22,7 @@ use diskfs_volume::{PartitionTable, read_table};
 
 pub use content::{Content, ContentClass};
 pub use driver::{Commits, RootReserve, WriteOptions};
+pub use luks::Keys;
 pub use lvm::Group;
 pub use md::MdArray;
 pub use volume::Volume;
@@ -38,6 +40,7 @@ pub struct Disk {
     image: Opened,
     path: PathBuf,
     table: OnceLock<Option<PartitionTable>>,
+    keys: OnceLock<Keys>,
     volumes: OnceLock<Volumes>,
 }
 
@@ -60,6 +63,9 @@ enum Opened {
     /// Changes go into memory and are forgotten.
     DryRun(Image, Arc<Overlay>),
 }
+
+/// LUKS in LVM in LUKS, and so on: deeper than this, nobody means it.
+const MAX_DEPTH: usize = 8;
 
 /// What a dry run may change: more would not be what one looks at before doing it.
 const DRY_RUN_MAX_BYTES: u64 = 1 << 30;
@@ -133,6 +139,7 @@ impl Disk {
             image,
             path: path.to_owned(),
             table: OnceLock::new(),
+            keys: OnceLock::new(),
             volumes: OnceLock::new(),
         }
     }
@@ -208,8 +215,15 @@ impl Disk {
         Ok(self.table.get().and_then(Option::as_ref))
     }
 
+    /// Sets the keys that encrypted volumes are unlocked with. They count once: before anything asks
+    /// for the volumes.
+    pub fn set_keys(&self, keys: Keys) {
+        let _ = self.keys.set(keys); // Those that were set before stay.
+    }
+
     /// The volumes: the partitions, or the whole disk (`disk`) when it has none; then the arrays of
-    /// md (`md0`) and the logical volumes of the groups on all of them.
+    /// md (`md0`), what is inside of encrypted ones that have a key (`p3/luks`), and the logical
+    /// volumes of the groups on all of them; and what is in those.
     ///
     /// # Errors
     /// As [`partition_table`](Self::partition_table).
@@ -248,20 +262,52 @@ impl Disk {
         let mut all = self.on_the_disk()?;
         let md = md::find(&all);
         all.extend(md::volumes(&self.path, &md.arrays));
-        let free = all.iter().filter(|volume| !md.is_member(volume));
-        let lvm = lvm::find(free);
-        for group in &lvm.groups {
-            all.extend(lvm::volumes(&self.path, group));
-        }
-        let found = Volumes {
+        let mut found = Volumes {
             all,
-            groups: lvm.groups,
+            groups: Vec::new(),
             arrays: md.arrays,
             members: md.members,
-            warnings: [md.warnings, lvm.warnings].concat(),
+            warnings: Vec::new(),
         };
+        let mut from = 0;
+        for _ in 0..MAX_DEPTH {
+            let known = found.all.len();
+            let warnings = self.find_inside(&mut found, from);
+            found.warnings = [md.warnings.clone(), warnings].concat();
+            if found.all.len() == known {
+                break;
+            }
+            from = known;
+        }
         // Another thread may have read the same bytes meanwhile.
         Ok(self.volumes.get_or_init(|| found))
+    }
+
+    /// Adds what is inside the volumes from the index on: what a key opens, then logical volumes.
+    /// What is wrong with LVM on all of them comes back.
+    fn find_inside(&self, found: &mut Volumes, from: usize) -> Vec<String> {
+        let members = &found.members;
+        let is_free = |volume: &Volume| members.iter().all(|name| name != volume.name());
+        if let Some(keys) = self.keys.get() {
+            // A member of an array may begin as the array does.
+            let outer = found
+                .all
+                .iter_mut()
+                .skip(from)
+                .filter(|volume| is_free(volume));
+            let inside = luks::unlock(&self.path, outer, keys);
+            found.all.extend(inside);
+        }
+        let lvm = lvm::find(found.all.iter().filter(|volume| is_free(volume)));
+        for group in lvm.groups {
+            let id = group.metadata().id;
+            if found.groups.iter().all(|known| known.metadata().id != id) {
+                found.all.extend(lvm::volumes(&self.path, &group));
+                found.groups.push(group);
+            }
+        }
+        found.groups.sort_by(|a, b| a.name().cmp(b.name()));
+        lvm.warnings
     }
 
     /// The partitions, or the whole disk when it has none.

@@ -59,7 +59,8 @@ Images and paths:
 Which volume is meant:
   The only filesystem, or the only one that holds an operating system; else name one with
   --volume: p1 (a partition), vg0/root (a logical volume of LVM), md0 (an array of md), disk
-  (no partition), a UUID, label, PARTUUID or PARTLABEL.
+  (no partition), a UUID, label, PARTUUID or PARTLABEL. What is inside of an encrypted p1 is p1/luks,
+  with its key: --key p1:ask or p1:file:FILE.
   `diskfs info` shows them. --offset takes the filesystem at a byte of the disk.
 
 Exit codes:

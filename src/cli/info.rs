@@ -7,6 +7,7 @@ use std::io::Write;
 
 use clap::Args;
 
+use diskfs::luks::Header;
 use diskfs::vfs::{Identity, Statistics};
 use diskfs::{Content, Disk, Error, Result, Volume};
 
@@ -34,6 +35,7 @@ struct VolumeReport {
     volume: Volume,
     content: Option<Content>,
     filesystem: Option<(Identity, Statistics)>,
+    luks: Option<Header>,
 }
 
 pub(super) fn run(args: &Info, session: &mut Session) -> Result<()> {
@@ -79,6 +81,7 @@ fn report(session: &mut Session, volume: Volume) -> VolumeReport {
             volume,
             content: None,
             filesystem: None,
+            luks: None,
         };
     }
     let content = volume.content().map(Option::<&Content>::cloned);
@@ -91,10 +94,13 @@ fn report(session: &mut Session, volume: Volume) -> VolumeReport {
             let told = opened.and_then(|opened| Ok((opened.identity(), opened.statistics()?)));
             told.map_or_else(|error| failed(session, &error), Some)
         });
+    let luks = volume.luks();
+    let luks = luks.unwrap_or_else(|error| failed(session, &error));
     VolumeReport {
         volume,
         content,
         filesystem,
+        luks,
     }
 }
 

@@ -20,6 +20,7 @@ mod hash;
 mod help;
 mod info;
 mod into_dir;
+mod key;
 mod ln;
 mod ls;
 mod man;

@@ -11,6 +11,7 @@ use diskfs::{
 };
 
 use super::bytes;
+use super::key::{self, KeySelector};
 
 /// Which filesystem of which image: what every command that reads files has.
 #[derive(Debug, Clone, Default, Args)]
@@ -98,11 +99,28 @@ pub(crate) struct VolumeArgs {
     /// The filesystem at this byte of the disk (suffixes k, M, G, T; s for sectors of 512 bytes)
     #[arg(long, value_name = "BYTES", group = "which", value_parser = parse_offset)]
     pub(crate) offset: Option<u64>,
+
+    /// A key of an encrypted volume: NAME:file:FILE, NAME:ask, NAME:env:VARIABLE
+    ///
+    /// NAME is a volume, as for --volume, or `all`. `file:FILE` takes all bytes of FILE, as
+    /// cryptsetup --key-file does; those of a file that ends with a newline also without it.
+    /// `ask` asks on the terminal, `env:VARIABLE` takes an environment variable, `volume-key:FILE` the
+    /// volume's own key. `key:STRING` is the key itself, which other users can see: it counts with
+    /// --keys-in-clear only. May be given again.
+    #[arg(long, value_name = "SELECTOR")]
+    pub(crate) key: Vec<KeySelector>,
+
+    /// Let --key have keys in clear, though all users can see the words of a command
+    #[arg(long)]
+    pub(crate) keys_in_clear: bool,
 }
 
 impl VolumeArgs {
     /// The volume that is named; `None` when none is.
     pub(crate) fn volume(&self, disk: &Disk) -> Result<Option<diskfs::Volume>> {
+        if !self.key.is_empty() {
+            disk.set_keys(key::load(&self.key, self.keys_in_clear)?);
+        }
         match (&self.volume, self.partition, self.offset) {
             (Some(name), _, _) => disk.volume(name).map(Some),
             (None, Some(number), _) => disk.volume(&format!("p{number}")).map(Some),

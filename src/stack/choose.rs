@@ -24,8 +24,7 @@ pub(super) fn by_name(disk: &Disk, name: &str) -> Result<Volume> {
         return disk.volume_at(offset);
     }
     let volumes = disk.volumes()?;
-    let is_named = |volume: &&Volume| volume.name() == name || is_node(volume, name);
-    if let Some(volume) = volumes.iter().find(is_named) {
+    if let Some(volume) = volumes.iter().find(|volume| is_named(volume, name)) {
         return Ok(volume.clone());
     }
     if name == "disk" {
@@ -46,6 +45,16 @@ pub(super) fn by_name(disk: &Disk, name: &str) -> Result<Volume> {
             Err(Error::new(ErrorKind::Ambiguous, reason).with_hint("name one by its first word"))
         }
     }
+}
+
+fn is_named(volume: &Volume, name: &str) -> bool {
+    volume.name() == name || is_node(volume, name)
+}
+
+/// Whether `name` could mean the volume.
+pub(super) fn is_meant(volume: &Volume, name: &str) -> Result<bool> {
+    let (key, value) = parse(name);
+    Ok(is_named(volume, name) || is_called(volume, key, value)?)
 }
 
 /// Whether a path is where the guest's kernel shows a logical volume: `/dev/vg0/root` or
@@ -159,7 +168,7 @@ fn is_candidate(disk: &Disk, volume: &Volume) -> Result<bool> {
     if volume.problem().is_some() {
         return Ok(volume.logical().is_some() || volume.array().is_some());
     }
-    if disk.is_member(volume)? {
+    if volume.is_unlocked() || disk.is_member(volume)? {
         return Ok(false);
     }
     let boot = volume

@@ -57,13 +57,6 @@ pub(super) struct Found {
     pub(super) warnings: Vec<String>,
 }
 
-impl Found {
-    /// Whether a volume is a member of an array.
-    pub(super) fn is_member(&self, volume: &Volume) -> bool {
-        self.members.iter().any(|name| name == volume.name())
-    }
-}
-
 /// Puts arrays together from those of `volumes` that are members. What can't be read is told and left
 /// out.
 pub(super) fn find(volumes: &[Volume]) -> Found {

@@ -6,6 +6,7 @@ use diskfs_block::{BlockRead, BlockWrite, Error, Slice};
 use diskfs_volume::Partition;
 
 use super::guest_disk::GuestDisk;
+use super::luks::Plain;
 use super::lvm::Logical;
 use super::md::MdArray;
 
@@ -20,6 +21,8 @@ pub(super) enum Place {
     Logical(Logical),
     /// An array of md.
     Array(Arc<MdArray>),
+    /// Inside of an encrypted volume.
+    Plain(Arc<Plain>),
 }
 
 impl Place {
@@ -31,6 +34,7 @@ impl Place {
             Self::Rest(disk, start) => rest(disk.read(), *start).map(|slice| Arc::new(slice) as _),
             Self::Logical(logical) => logical.read(),
             Self::Array(array) => array.read(),
+            Self::Plain(plain) => plain.read(),
         }
     }
 
@@ -39,6 +43,7 @@ impl Place {
         match self {
             Self::Logical(logical) => logical.write(),
             Self::Array(_) => Err(Error::unsupported("arrays of md are not written")),
+            Self::Plain(plain) => plain.write(),
             Self::Partition(GuestDisk::Writable(disk), partition) => {
                 Ok(Some(Arc::new(partition.open(Arc::clone(disk))?)))
             }
@@ -56,7 +61,7 @@ impl Place {
     pub(super) fn problem(&self) -> Option<String> {
         match self {
             Self::Partition(_, partition) => partition.problem.map(|problem| problem.to_string()),
-            Self::Rest(..) => None,
+            Self::Rest(..) | Self::Plain(_) => None,
             Self::Logical(logical) => logical.problem(),
             Self::Array(array) => array.problem(),
         }

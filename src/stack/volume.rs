@@ -10,13 +10,14 @@ use diskfs_volume::lvm::LogicalVolume;
 use super::content::{Content, ContentClass};
 use super::driver::{self, WriteOptions};
 use super::guest_disk::GuestDisk;
+use super::luks::{self, Lock};
 use super::lvm::Group;
 use super::md::MdArray;
 use super::place::Place;
 use crate::{Error, ErrorKind, Filesystem, Result, WritableFilesystem};
 
-/// A part of a disk that may hold a filesystem: a partition, a logical volume, an
-/// array, or the whole disk.
+/// A part of a disk that may hold a filesystem: a partition, a logical volume, an array, the inside of
+/// an encrypted volume, or the whole disk.
 #[derive(Debug, Clone)]
 pub struct Volume {
     name: String,
@@ -24,6 +25,8 @@ pub struct Volume {
     place: Place,
     size_bytes: u64,
     content: OnceLock<Option<Content>>,
+    /// Once it was tried to unlock it.
+    lock: Option<Lock>,
 }
 
 impl Volume {
@@ -34,6 +37,7 @@ impl Volume {
             place,
             size_bytes,
             content: OnceLock::new(),
+            lock: None,
         }
     }
 
@@ -70,7 +74,7 @@ impl Volume {
         match &self.place {
             Place::Partition(_, partition) => Some(partition.start_bytes),
             Place::Rest(_, start_bytes) => Some(*start_bytes),
-            Place::Logical(_) | Place::Array(_) => None,
+            Place::Logical(_) | Place::Array(_) | Place::Plain(_) => None,
         }
     }
 
@@ -83,7 +87,7 @@ impl Volume {
     pub fn entry(&self) -> Option<&Partition> {
         match &self.place {
             Place::Partition(_, partition) => Some(partition),
-            Place::Rest(..) | Place::Logical(_) | Place::Array(_) => None,
+            Place::Rest(..) | Place::Logical(_) | Place::Array(_) | Place::Plain(_) => None,
         }
     }
 
@@ -91,7 +95,7 @@ impl Volume {
     pub fn logical(&self) -> Option<(&Group, &LogicalVolume)> {
         match &self.place {
             Place::Logical(logical) => Some((&logical.group, logical.volume())),
-            Place::Partition(..) | Place::Rest(..) | Place::Array(_) => None,
+            Place::Partition(..) | Place::Rest(..) | Place::Array(_) | Place::Plain(_) => None,
         }
     }
 
@@ -99,8 +103,25 @@ impl Volume {
     pub fn array(&self) -> Option<&MdArray> {
         match &self.place {
             Place::Array(array) => Some(array),
-            Place::Partition(..) | Place::Rest(..) | Place::Logical(_) => None,
+            Place::Partition(..) | Place::Rest(..) | Place::Logical(_) | Place::Plain(_) => None,
         }
+    }
+
+    /// What its LUKS header says, when it is encrypted with LUKS.
+    ///
+    /// # Errors
+    /// `Corrupt` when the header can't be used; as [`device`](Self::device) and reading it.
+    pub fn luks(&self) -> Result<Option<diskfs_luks::Header>> {
+        luks::header(self).map_err(|e| self.in_image(e))
+    }
+
+    /// Whether it is encrypted and what is inside is listed beside it, as `NAME/luks`.
+    pub fn is_unlocked(&self) -> bool {
+        matches!(self.lock, Some(Lock::Opened))
+    }
+
+    pub(super) fn set_lock(&mut self, lock: Lock) {
+        self.lock = Some(lock);
     }
 
     /// Why it does not open, if that is known before: a partition past the end of the disk, a
@@ -192,6 +213,9 @@ impl Volume {
 
     fn unsupported(&self, content: &Content) -> Error {
         let (name, kind) = (&self.name, content.kind);
+        if kind == luks::KIND {
+            return self.in_image(self.encrypted());
+        }
         let reason = match content.class {
             ContentClass::Filesystem => {
                 format!("volume {name} holds {kind}, which is not read yet")
@@ -199,6 +223,28 @@ impl Volume {
             class => format!("volume {name} holds {kind} ({class}), no filesystem that is read"),
         };
         self.in_image(Error::new(ErrorKind::Unsupported, reason))
+    }
+
+    fn encrypted(&self) -> Error {
+        let name = &self.name;
+        let (kind, reason) = match &self.lock {
+            Some(Lock::Opened) => {
+                let reason = format!("volume {name} is encrypted; what is inside is {name}/luks");
+                return Error::new(ErrorKind::Invalid, reason)
+                    .with_hint(format!("name it, as in --volume {name}/luks"));
+            }
+            Some(Lock::Stuck(why)) => (why.kind(), format!("volume {name} is encrypted: {why}")),
+            None => {
+                let reason =
+                    format!("volume {name} is encrypted (LUKS), and there is no key for it");
+                (ErrorKind::Denied, reason)
+            }
+        };
+        let error = Error::new(kind, reason);
+        match kind {
+            ErrorKind::Denied => error.with_hint(format!("give its key, as in --key {name}:ask")),
+            _ => error,
+        }
     }
 
     fn in_image(&self, error: impl Into<Error>) -> Error {

@@ -3,6 +3,7 @@
 mod changing;
 mod errors;
 mod listing;
+mod luks;
 mod lvm;
 mod making;
 mod md;

@@ -175,6 +175,29 @@ fn logical(report: &VolumeReport) -> Option<Value> {
     }))
 }
 
+/// What its header says of a volume, when it is encrypted.
+fn luks(report: &VolumeReport) -> Option<Value> {
+    let header = report.luks.as_ref()?;
+    let keyslots = header.keyslots().map(|slot| {
+        json!({
+            "slot": slot.id,
+            "kdf": slot.kdf,
+            "problem": slot.problem,
+        })
+    });
+    Some(json!({
+        "version": header.version().number(),
+        "uuid": header.uuid(),
+        "label": header.label(),
+        "cipher": header.cipher(),
+        "sector_size_bytes": header.sector_size(),
+        "keyslots": keyslots.collect::<Vec<_>>(),
+        "unlocked": report.volume.is_unlocked(),
+        "problem": header.problem().map(|error| error.to_string()),
+        "warnings": header.warnings(),
+    }))
+}
+
 fn volume(report: &VolumeReport) -> Value {
     let volume = &report.volume;
     json!({
@@ -182,6 +205,7 @@ fn volume(report: &VolumeReport) -> Value {
         "start_bytes": volume.start_bytes(),
         "size_bytes": volume.size_bytes(),
         "logical": logical(report),
+        "luks": luks(report),
         "problem": volume.problem(),
         "content": report.content.as_ref().map(|content| content.kind),
         "class": report.content.as_ref().map(|content| content.class.to_string()),

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use diskfs::image::{BitmapState, Description, Qcow2Details, Snapshot};
+use diskfs::luks::Header;
 use diskfs::vfs::{Statistics, Timestamp};
 use diskfs::volume::{Partition, PartitionTable};
 use diskfs::{Disk, Group, Volume};
@@ -342,8 +343,39 @@ fn usage(s: &Statistics) -> (String, String, String) {
     )
 }
 
-/// Features and notes of a filesystem that is read.
+/// What the header of an encrypted volume says.
+fn encryption(volume: &Volume, header: &Header) -> String {
+    let slots = header
+        .keyslots()
+        .map(|slot| format!("{} ({})", slot.id, slot.kdf));
+    let slots: Vec<String> = slots.collect();
+    let state = match header.problem() {
+        Some(problem) => problem.to_string(),
+        None if volume.is_unlocked() => format!("unlocked as {}/luks", volume.name()),
+        None => format!("locked; give its key, as in --key {}:ask", volume.name()),
+    };
+    let mut rows = vec![
+        ("uuid", safe(header.uuid().as_bytes())),
+        ("cipher", safe(header.cipher().as_bytes())),
+    ];
+    rows.extend(
+        header
+            .sector_size()
+            .map(|size| ("sector size", size.to_string())),
+    );
+    rows.push(("key slots", safe(slots.join(", ").as_bytes())));
+    rows.push(("state", safe(state.as_bytes())));
+    let notes = header.warnings().iter();
+    rows.extend(notes.map(|text| ("note", safe(text.as_bytes()))));
+    let version = header.version().number();
+    format!("\n{} (LUKS{version}):\n{}", volume.name(), fields(&rows, 2))
+}
+
+/// Features and notes of a filesystem that is read, or how a volume is encrypted.
 fn details(report: &VolumeReport) -> String {
+    if let Some(header) = &report.luks {
+        return encryption(&report.volume, header);
+    }
     let Some((identity, _)) = &report.filesystem else {
         return String::new();
     };
