@@ -3,7 +3,7 @@
 
 mod fixture;
 
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
 use diskfs_block::{Event, Fate, Fault, Faulty, Overlay};
 use diskfs_vfs::{FsRead, InodeNumber};
@@ -392,9 +392,11 @@ fn commits_are_shared() {
     let image = Image::new("threads", "-t ext4 -b 1024 -J size=1", "16M", 64);
     let faulty = Arc::new(Faulty::new(image.memory(), []));
     let fs = WritableExt4::open(faulty.clone(), &options()).unwrap();
+    // All have changed something before the first waits: how fast each is makes no difference.
+    let changed = Barrier::new(THREADS);
     std::thread::scope(|scope| {
         for nth in 0..THREADS {
-            let (fs, files) = (&fs, &image.files);
+            let (fs, files, changed) = (&fs, &image.files, &changed);
             scope.spawn(move || {
                 for round in 0..EACH {
                     let number = files[(nth * 7 + round as usize) % files.len()];
@@ -407,6 +409,7 @@ fn commits_are_shared() {
                         handle.store_attributes(&inode)?;
                         Ok(handle.transaction())
                     });
+                    changed.wait();
                     fs.core.transactions.make_durable(at.unwrap()).unwrap();
                 }
             });
