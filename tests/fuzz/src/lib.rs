@@ -17,6 +17,7 @@ mod ext4_write;
 mod image;
 mod image_write;
 mod journal;
+mod luks;
 mod lvm;
 pub mod mutate;
 pub mod seeds;
@@ -44,6 +45,8 @@ pub enum Target {
     Mbr,
     /// LVM's groups, with right checksums.
     Lvm,
+    /// LUKS, with right checksums.
+    Luks,
     /// An ext2, ext3 or ext4 filesystem: its whole tree, contents and attributes.
     Ext4Walk,
     /// An ext2, ext3 or ext4 filesystem that is written to.
@@ -52,13 +55,14 @@ pub enum Target {
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Probe,
         Self::Qcow2,
         Self::Qcow2Write,
         Self::Gpt,
         Self::Mbr,
         Self::Lvm,
+        Self::Luks,
         Self::Ext4Walk,
         Self::Ext4Write,
     ];
@@ -72,6 +76,7 @@ impl Target {
             Self::Gpt => "gpt",
             Self::Mbr => "mbr",
             Self::Lvm => "lvm",
+            Self::Luks => "luks",
             Self::Ext4Walk => "ext4_walk",
             Self::Ext4Write => "ext4_write",
         }
@@ -86,6 +91,7 @@ impl Target {
             Self::Gpt => tables::gpt(device),
             Self::Mbr => tables::mbr(device),
             Self::Lvm => lvm::groups(device),
+            Self::Luks => luks::volume(device),
             Self::Ext4Walk => ext4::walk(device),
             Self::Ext4Write => ext4_write::write(device),
         }
@@ -97,7 +103,7 @@ impl Target {
             Self::Qcow2 | Self::Qcow2Write => image::survey(device),
             Self::Ext4Walk => ext4::survey(device),
             Self::Ext4Write => ext4_write::survey(device),
-            Self::Probe | Self::Gpt | Self::Mbr | Self::Lvm => self.run(device),
+            Self::Probe | Self::Gpt | Self::Mbr | Self::Lvm | Self::Luks => self.run(device),
         }
     }
 }
@@ -138,6 +144,11 @@ pub fn mbr(data: &[u8]) {
 /// [`Target::Lvm`] on an input.
 pub fn lvm(data: &[u8]) {
     Target::Lvm.run(&device(data));
+}
+
+/// [`Target::Luks`] on an input.
+pub fn luks(data: &[u8]) {
+    Target::Luks.run(&device(data));
 }
 
 /// [`Target::Ext4Walk`] on an input.

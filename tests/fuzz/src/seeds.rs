@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result};
 use diskfs_block::BlockRead;
 
-use crate::{Sparse, Target, journal};
+use crate::{Sparse, Target, journal, luks};
 
 /// An image, the target that it is for, and where that reads it.
 #[derive(Debug, Clone)]
@@ -176,6 +176,7 @@ fn tiny() -> Vec<Seed> {
         of(Target::Qcow2, "tiny qcow2", &qcow2),
         of(Target::Qcow2Write, "tiny qcow2", &qcow2),
     ];
+    seeds.extend(luks::seeds().map(|(name, image)| of(Target::Luks, name, &image)));
     seeds.extend(Target::ALL.map(|target| of(target, "zeroes", &empty)));
     seeds
 }

@@ -25,7 +25,7 @@ Mutates images and runs the parsers on them.
 
   --seconds N    run for N seconds (70)
   --cases N      run N cases instead
-  --target NAME  probe, qcow2, qcow2_write, gpt, mbr, lvm, ext4_walk or ext4_write only
+  --target NAME  probe, qcow2, qcow2_write, gpt, mbr, lvm, luks, ext4_walk or ext4_write only
   --seed N       another run with other cases (1)
   --images DIR   compressed images to begin with (fixtures/images)
   --first N      begin with case N (0)

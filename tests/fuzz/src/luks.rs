@@ -1,0 +1,153 @@
+//! LUKS.
+
+use std::sync::Arc;
+
+use diskfs_block::{BlockRead, BlockWrite, Overlay};
+use diskfs_luks::{Header, Key, Limits, Secret, Unlocked};
+use sha2::{Digest, Sha256};
+
+use crate::Sparse;
+
+/// Little enough to be through with any header at once.
+const LIMITS: Limits = Limits {
+    argon2_memory_bytes: 1 << 20,
+    argon2_work_bytes: 4 << 20,
+    pbkdf2_rounds: 1000,
+};
+
+/// What changes of a mutation are kept in memory: two headers.
+const SEALED_BYTES: u64 = 4 << 20;
+
+/// Longer headers are left with the checksum that they have.
+const SEALED_HEADER_BYTES: u64 = 1 << 20;
+
+/// Where a second copy of a header is looked for that the seeds have, and the next place.
+const COPIES: [u64; 3] = [0, 0x4000, 0x8000];
+
+/// The key that the digest of [`seeds`] is of.
+const KEY: [u8; 64] = {
+    let mut key = [7; 64];
+    key[32] = 9;
+    key
+};
+
+/// A header with right checksums, which no mutation would hit, and what it leads to.
+pub(crate) fn volume(device: &Arc<dyn BlockRead>) {
+    let sealed = Arc::new(Overlay::in_memory(Arc::clone(device), SEALED_BYTES));
+    for copy in COPIES {
+        // What is past the end, or lies, has nothing to seal.
+        let _ = seal(&*sealed, copy);
+    }
+    let disk: Arc<dyn BlockRead> = sealed;
+    let Ok(Some(header)) = Header::read(&*disk) else {
+        return;
+    };
+    let _ = (header.problem(), header.is_detached(), header.sector_size());
+    let _ = header.keyslots().count();
+    let _ = header.unlock(&*disk, &Key::passphrase(b"secret"), &LIMITS);
+    let key = Key::Volume(Secret::new(KEY.to_vec()));
+    let Ok(key) = header.unlock(&*disk, &key, &LIMITS) else {
+        return;
+    };
+    let Ok(plain) = Unlocked::new(disk, &header, &key) else {
+        return;
+    };
+    let size_bytes = plain.size_bytes();
+    for offset in [0, size_bytes / 3, size_bytes.saturating_sub(5000)] {
+        let _ = plain.read_at(offset, &mut [0; 5000]);
+        let _ = plain.extent_at(offset);
+    }
+}
+
+/// Makes the checksum of a LUKS2 header right.
+fn seal(device: &dyn BlockWrite, copy: u64) -> diskfs_block::Result<()> {
+    const CHECKSUM: std::ops::Range<usize> = 448..512;
+    let mut start = [0; 512];
+    device.read_at(copy, &mut start)?;
+    let is_header = start.starts_with(b"LUKS\xba\xbe\0\x02") || start.starts_with(b"SKUL\xba\xbe");
+    let len_bytes = u64::from_be_bytes(start[8..16].try_into().expect("eight bytes"));
+    if !is_header || !(512..=SEALED_HEADER_BYTES).contains(&len_bytes) {
+        return Ok(());
+    }
+    let mut header = vec![0; usize::try_from(len_bytes).unwrap_or(512)];
+    device.read_at(copy, &mut header)?;
+    header[CHECKSUM].fill(0);
+    let mut sum = [0; 64];
+    sum[..32].copy_from_slice(&Sha256::digest(&header));
+    device.write_at(copy + CHECKSUM.start as u64, &sum)
+}
+
+/// Metadata with one key slot, which opens with nothing, and the digest of [`KEY`].
+const METADATA: &str = r#"{
+ "keyslots": {"0": {"type": "luks2", "key_size": 64,
+  "af": {"type": "luks1", "stripes": 4000, "hash": "sha256"},
+  "area": {"type": "raw", "offset": "32768", "size": "258048",
+           "encryption": "aes-xts-plain64", "key_size": 64},
+  "kdf": {"type": "argon2id", "time": 1, "memory": 32, "cpus": 1, "salt": "c2FsdHNhbHQ="}}},
+ "tokens": {},
+ "segments": {"0": {"type": "crypt", "offset": "294912", "size": "dynamic", "iv_tweak": "0",
+  "encryption": "aes-xts-plain64", "sector_size": 4096}},
+ "digests": {"0": {"type": "pbkdf2", "keyslots": ["0"], "segments": ["0"], "hash": "sha256",
+  "iterations": 1, "salt": "c2FsdHNhbHQ=",
+  "digest": "nPE1A0sKUwwVQ7H0M6XI8X7R0ssbe/LcDdQs61FB4bk="}},
+ "config": {"json_size": "12288", "keyslots_size": "262144"}
+}"#;
+
+/// A volume of each version.
+pub(crate) fn seeds() -> [(&'static str, Sparse); 2] {
+    [("luks1", luks1()), ("luks2", luks2())]
+}
+
+fn luks1() -> Sparse {
+    let mut disk = Sparse::zeroes(1 << 20);
+    disk.write(0, b"LUKS\xba\xbe\0\x01aes");
+    disk.write(40, b"xts-plain64");
+    disk.write(72, b"sha256");
+    // The data's first sector, the bytes of the key, the rounds of its digest.
+    disk.write(104, &1024_u32.to_be_bytes());
+    disk.write(108, &64_u32.to_be_bytes());
+    disk.write(164, &1_u32.to_be_bytes());
+    // Key slot 0: in use, its rounds, its first sector, its stripes.
+    disk.write(208, &0x00ac_71f3_u32.to_be_bytes());
+    disk.write(212, &1_u32.to_be_bytes());
+    disk.write(248, &8_u32.to_be_bytes());
+    disk.write(252, &4000_u32.to_be_bytes());
+    disk
+}
+
+/// Both copies; [`seal`] makes the checksums.
+fn luks2() -> Sparse {
+    const COPY_BYTES: u64 = 0x4000;
+    let mut disk = Sparse::zeroes(1 << 20);
+    for (copy, magic) in [
+        (0, b"LUKS\xba\xbe\0\x02"),
+        (COPY_BYTES, b"SKUL\xba\xbe\0\x02"),
+    ] {
+        disk.write(copy, magic);
+        disk.write(copy + 8, &COPY_BYTES.to_be_bytes());
+        disk.write(copy + 72, b"sha256");
+        disk.write(copy + 256, &copy.to_be_bytes());
+        disk.write(copy + 4096, METADATA.as_bytes());
+    }
+    disk
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else the target would not get past the digest.
+    #[test]
+    fn the_seed_is_unlocked() {
+        let device: Arc<dyn BlockRead> = Arc::new(luks2());
+        let sealed = Arc::new(Overlay::in_memory(device, SEALED_BYTES));
+        for copy in COPIES {
+            seal(&*sealed, copy).unwrap();
+        }
+        let header = Header::read(&*sealed).unwrap().unwrap();
+        let key = Key::Volume(Secret::new(KEY.to_vec()));
+        let key = header.unlock(&*sealed, &key, &LIMITS).unwrap();
+        let plain = Unlocked::new(sealed, &header, &key).unwrap();
+        assert_eq!(plain.size_bytes(), (1 << 20) - 294_912);
+    }
+}
