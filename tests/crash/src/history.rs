@@ -261,8 +261,13 @@ impl History {
     pub fn note_sync_file(&mut self, inode: InodeNumber, what: SyncFile) {
         let versions = self.versions.get(&inode).map_or(&[][..], Vec::as_slice);
         let of = |pair: &[Version]| pair[1].0;
+        // Contents over others, of the same length, may be on the disk without a commit: then only
+        // they are durable, and nothing that came before them.
         let is_data = |pair: &&[Version]| match (&pair[0].1, &pair[1].1) {
-            (Some(a), Some(b)) => a.body != b.body,
+            (Some(a), Some(b)) => match (a.contents(), b.contents()) {
+                (Some(a), Some(b)) => a.size_bytes != b.size_bytes,
+                _ => a.body != b.body,
+            },
             _ => true,
         };
         let mut changes = versions.windows(2);
