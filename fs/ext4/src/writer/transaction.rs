@@ -421,9 +421,10 @@ impl State {
         Ok(())
     }
 
-    /// Whether the running transaction has nothing and nobody is about to change that.
+    /// Whether the running transaction has nothing and nobody is about to change that. One that is
+    /// being closed may have had something, which is neither here any more nor durable yet.
     fn is_idle(&self) -> bool {
-        self.handles == 0 && self.changes.is_empty()
+        self.handles == 0 && !self.closing_down && self.changes.is_empty()
     }
 
     /// When there is something to do without anybody asking.
@@ -557,6 +558,30 @@ mod tests {
         transactions.note_changed(FsBlock(5));
         assert_eq!(transactions.next_task(Some(SOON), None), Task::Commit);
         assert!(began.elapsed() >= SOON);
+    }
+
+    #[test]
+    fn what_is_being_taken_is_not_durable_yet() {
+        let transactions = Transactions::new(10);
+        let id = transactions.try_begin(1).unwrap().unwrap();
+        transactions.note_changed(FsBlock(5));
+        transactions.end(1);
+        let written = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let mut waits = None;
+            transactions
+                .close_running(|_| {
+                    waits = Some(scope.spawn(|| {
+                        transactions.make_durable(id).unwrap();
+                        assert!(written.load(Ordering::SeqCst));
+                    }));
+                    thread::sleep(SOON);
+                })
+                .unwrap();
+            written.store(true, Ordering::SeqCst);
+            transactions.became_durable(id);
+            waits.unwrap().join().unwrap();
+        });
     }
 
     #[test]
