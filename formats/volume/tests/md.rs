@@ -117,8 +117,9 @@ fn seal(disk: &mut [u8]) {
             u64::from(u32::from_le_bytes(padded))
         })
         .sum();
-    let sum = u32::try_from((sum & 0xffff_ffff) + (sum >> 32)).unwrap();
-    superblock[216..220].copy_from_slice(&sum.to_le_bytes());
+    // The kernel keeps the lower half of it: the carry may overflow.
+    let sum = (sum & 0xffff_ffff) + (sum >> 32);
+    superblock[216..220].copy_from_slice(&sum.to_le_bytes()[..4]);
 }
 
 /// The two members of `raid1`, with a byte range of the second one's superblock replaced.
