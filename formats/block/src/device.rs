@@ -122,8 +122,30 @@ pub fn check_bounds(offset: u64, len_bytes: u64, size_bytes: u64) -> Result<()> 
     }
 }
 
+/// Reads `len_bytes` bytes at `offset`; gives `None` for what is past the end of the device, so that
+/// only what keeps reading from going on is an error.
+///
+/// The buffer is allocated once the device is known to have so much: `len_bytes` still needs a limit
+/// of its own where it comes from an image.
+///
+/// # Errors
+/// As [`BlockRead::read_at`].
+pub fn read_within(
+    device: &dyn BlockRead,
+    offset: u64,
+    len_bytes: usize,
+) -> Result<Option<Vec<u8>>> {
+    let len = u64::try_from(len_bytes).unwrap_or(u64::MAX);
+    if check_bounds(offset, len, device.size_bytes()).is_err() {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; len_bytes];
+    device.read_at(offset, &mut bytes)?;
+    Ok(Some(bytes))
+}
+
 /// A buffer's length in bytes, as devices count.
-pub(crate) fn len_of(buf: &[u8]) -> u64 {
+pub fn len_of(buf: &[u8]) -> u64 {
     // No buffer is longer than isize::MAX, which every u64 holds.
     u64::try_from(buf.len()).unwrap_or(u64::MAX)
 }

@@ -58,7 +58,7 @@ mod write_log;
 
 pub use cache::{Cache, CacheOptions, CacheStatistics};
 pub use counting::{Counting, Counts};
-pub use device::{BlockRead, BlockWrite, check_bounds};
+pub use device::{BlockRead, BlockWrite, check_bounds, len_of, read_within};
 pub use error::{Error, ErrorKind, Result, host_reason};
 pub use extent::{Extent, ExtentKind};
 pub use faulty::{Fault, Faulty};

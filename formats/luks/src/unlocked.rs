@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use diskfs_block::{BlockRead, BlockWrite, Error, Result, check_bounds};
+use diskfs_block::{BlockRead, BlockWrite, Error, Result, check_bounds, len_of};
 use zeroize::Zeroizing;
 
 use crate::header::Header;
@@ -56,7 +56,7 @@ impl<D: BlockRead + ?Sized> Unlocked<D> {
         let segment = &header.encrypted()?.segment;
         let device_bytes = data.size_bytes();
         let sector_bytes = u64::from(segment.sector_bytes);
-        let len = u64::try_from(key.as_bytes().len()).unwrap_or(u64::MAX);
+        let len = len_of(key.as_bytes());
         let problem = |problem: Problem| problem.to_error();
         segment.cipher.check_key_bytes(len).map_err(problem)?;
         let behind = device_bytes
@@ -161,10 +161,6 @@ fn cut(end: u64, device_bytes: u64) -> Error {
     let reason =
         format!("the encrypted data reaches to byte {end}, but the device ends at {device_bytes}");
     Error::corrupt(reason).hint("the image was cut, or the data is on another device")
-}
-
-fn len_of(buf: &[u8]) -> u64 {
-    u64::try_from(buf.len()).unwrap_or(u64::MAX)
 }
 
 /// The bytes of a sector that a request is about. Callers split requests at sectors.

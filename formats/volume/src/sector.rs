@@ -66,18 +66,3 @@ impl SectorSize {
             .ok_or_else(|| Error::corrupt(format!("LBA {lba} lies past any disk's end")))
     }
 }
-
-/// Fails where reading cannot go on; gives `None` for what is merely past the end of the device.
-pub(crate) fn read_within(
-    device: &dyn BlockRead,
-    offset: u64,
-    len_bytes: usize,
-) -> Result<Option<Vec<u8>>> {
-    let len = u64::try_from(len_bytes).unwrap_or(u64::MAX);
-    if diskfs_block::check_bounds(offset, len, device.size_bytes()).is_err() {
-        return Ok(None);
-    }
-    let mut bytes = vec![0; len_bytes];
-    device.read_at(offset, &mut bytes)?;
-    Ok(Some(bytes))
-}

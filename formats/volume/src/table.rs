@@ -1,9 +1,8 @@
 //! A disk's partition table, of whichever kind.
 
-use diskfs_block::{BlockRead, Result};
+use diskfs_block::{BlockRead, Result, read_within};
 
 use crate::mbr::{self, BootRecord};
-use crate::sector::read_within;
 use crate::warnings::Warnings;
 use crate::{Partition, SectorSize, boot_sector, gpt};
 

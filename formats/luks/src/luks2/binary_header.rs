@@ -1,6 +1,6 @@
 //! The binary part of a copy of the header. LUKS2 on-disk format 1.1, section 2.1.
 
-use diskfs_block::{BlockRead, Result, check_bounds};
+use diskfs_block::{BlockRead, Result, read_within};
 use zerocopy::big_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
@@ -129,15 +129,4 @@ fn checksum(hash: Hash, bytes: &[u8]) -> std::result::Result<Vec<u8>, String> {
             Some(hash.digest(&[before, &[0; CHECKSUM_BYTES], after]).to_vec())
         });
     parts.ok_or_else(|| "is too short".to_owned())
-}
-
-/// `None` for what is past the end of the device.
-fn read_within(device: &dyn BlockRead, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
-    let len_bytes = u64::try_from(len).unwrap_or(u64::MAX);
-    if check_bounds(offset, len_bytes, device.size_bytes()).is_err() {
-        return Ok(None);
-    }
-    let mut bytes = vec![0; len];
-    device.read_at(offset, &mut bytes)?;
-    Ok(Some(bytes))
 }

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use diskfs_block::{BlockRead, Result};
+use diskfs_block::{BlockRead, Result, read_within};
 
 use crate::SectorSize;
-use crate::sector::{Lba, read_within};
+use crate::sector::Lba;
 
 use super::entry::Entry;
 use super::header::{Header, HeaderError};

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use diskfs_block::{BlockRead, Result};
+use diskfs_block::{BlockRead, Result, read_within};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::Guid;
-use crate::sector::{Lba, SectorSize, read_within};
+use crate::sector::{Lba, SectorSize};
 
 /// `EFI PART`.
 const SIGNATURE: [u8; 8] = *b"EFI PART";

@@ -1,11 +1,9 @@
 //! `dm_raid_superblock`: what a metadata image says of the state of a RAID. Linux,
 //! `drivers/md/dm-raid.c`.
 
-use diskfs_block::{BlockRead, Result};
+use diskfs_block::{BlockRead, Result, read_within};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
-
-use crate::sector::read_within;
 
 /// `DM_RAID_MAGIC`.
 const MAGIC: [u8; 4] = *b"DmRd";

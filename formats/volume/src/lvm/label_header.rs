@@ -1,11 +1,10 @@
 //! `label_header`: what marks a physical volume. LVM2, `lib/label/label.h`.
 
-use diskfs_block::{BlockRead, Result};
+use diskfs_block::{BlockRead, Result, read_within};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use super::crc::crc;
-use crate::sector::read_within;
 
 /// The label is in one of so many sectors (`LABEL_SCAN_SECTORS`).
 const SCAN_SECTORS: usize = 4;

@@ -1,13 +1,12 @@
 //! `mda_header`: a metadata area, and where in it the text is. LVM2, `lib/format_text/layout.h`.
 
-use diskfs_block::{BlockRead, Result};
+use diskfs_block::{BlockRead, Result, read_within};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use super::crc::crc;
 use super::pv_header::DiskLocn;
 use super::raw_locn::{RAW_LOCN_BYTES, RawLocn};
-use crate::sector::read_within;
 
 /// A header takes so much of its area (`MDA_HEADER_SIZE`); texts come after it, and around to it
 /// again where the area ends.

@@ -127,7 +127,8 @@ impl<'a> Missing<'a> {
                         .map(|image| self.below(&image.data.name, depth))
                         .filter(|missing| !missing.is_empty())
                         .collect();
-                    if of_images.len() > geometry.spare(images.len()) {
+                    // Whether sums are in sync is not in the group's metadata: opening tells.
+                    if of_images.len() > geometry.spare(images.len(), true) {
                         missing.extend(of_images.into_iter().flatten());
                     }
                 }
@@ -263,14 +264,7 @@ impl<D: BlockRead + ?Sized> Builder<'_, D> {
             }
         }
         self.in_raid = false;
-        // Sums that are not in sync rebuild garbage.
-        let unsure = matches!(geometry, Geometry::Parity { .. }) && !state.in_sync;
-        let spare = if unsure {
-            0
-        } else {
-            geometry.spare(images.len())
-        };
-        if lost.len() > spare {
+        if lost.len() > geometry.spare(images.len(), state.in_sync) {
             return Err(lost.swap_remove(0));
         }
         let members = Members::new(geometry, areas);

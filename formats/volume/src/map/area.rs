@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, BlockWrite, Extent, Result, check_bounds};
+use diskfs_block::{BlockRead, BlockWrite, Extent, Result, check_bounds, len_of};
 
 use super::Mapped;
 
@@ -64,7 +64,7 @@ impl<D: BlockRead + ?Sized> Area<D> {
     }
 
     pub(super) fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let at = self.below(offset, super::len_of(buf))?;
+        let at = self.below(offset, len_of(buf))?;
         match &self.source {
             Source::Device(device) => device.read_at(at, buf),
             Source::Volume(volume) => volume.read_at(at, buf),
@@ -98,7 +98,7 @@ impl<D: BlockRead + ?Sized> Area<D> {
 
 impl<D: BlockWrite + ?Sized> Area<D> {
     pub(super) fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        let at = self.below(offset, super::len_of(buf))?;
+        let at = self.below(offset, len_of(buf))?;
         match &self.source {
             Source::Device(device) => device.write_at(at, buf),
             Source::Volume(volume) => volume.write_at(at, buf),

@@ -57,9 +57,11 @@ impl Geometry {
         }
     }
 
-    /// How many members may be missing without anything being lost, whichever they are.
-    pub(crate) fn spare(self, members: usize) -> usize {
+    /// How many members may be missing without anything being lost, whichever they are. Sums that
+    /// are not in sync rebuild garbage: then none.
+    pub(crate) fn spare(self, members: usize, in_sync: bool) -> usize {
         match self {
+            Self::Parity { .. } if !in_sync => 0,
             Self::Mirror => members.saturating_sub(1),
             Self::Stripes { .. } => 0,
             Self::Raid10 { copies, .. } => copies.get().saturating_sub(1),

@@ -14,7 +14,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use diskfs_block::{
-    BlockRead, BlockWrite, Error, ErrorKind, Extent, ExtentKind, Result, check_bounds,
+    BlockRead, BlockWrite, Error, ErrorKind, Extent, ExtentKind, Result, check_bounds, len_of,
 };
 
 pub(crate) use area::{Area, Source};
@@ -251,12 +251,6 @@ impl<D: BlockWrite + ?Sized> Run<'_, D> {
             Layout::Error => Err(error_segment()),
         }
     }
-}
-
-/// A buffer's length in bytes, as devices count.
-fn len_of(buf: &[u8]) -> u64 {
-    // No buffer is longer than isize::MAX, which every u64 holds.
-    u64::try_from(buf.len()).unwrap_or(u64::MAX)
 }
 
 /// Where a buffer's first `len_bytes` bytes end; it has that many.

@@ -3,7 +3,7 @@
 //! The layouts are those of Linux, `raid5_compute_sector` in `drivers/md/raid5.c`; the sums those of
 //! H. Peter Anvin, "The mathematics of RAID-6".
 
-use diskfs_block::{BlockRead, Error, Result};
+use diskfs_block::{BlockRead, Error, Result, len_of};
 
 use super::gf;
 use super::{Area, Members};
@@ -182,7 +182,7 @@ pub(super) fn rebuild<D: BlockRead + ?Sized>(
             offset,
         };
         rebuild.member(member, piece)?;
-        offset = offset.saturating_add(super::len_of(piece));
+        offset = offset.saturating_add(len_of(piece));
     }
     Ok(())
 }

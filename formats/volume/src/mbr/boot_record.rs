@@ -1,11 +1,9 @@
 //! The sector that holds four partition entries: the master boot record, and the extended boot
 //! records that look like it. UEFI specification 2.10, section 5.2.1, tables 5.1 and 5.2.
 
-use diskfs_block::{BlockRead, Result};
+use diskfs_block::{BlockRead, Result, read_within};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
-
-use crate::sector::read_within;
 
 /// The sector as it is on disk. In sectors of 4096 bytes the rest is not used.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]

@@ -106,14 +106,7 @@ impl Array {
         self.geometry = Some(geometry);
         self.measure(newest, geometry)?;
         let missing = self.slots.iter().filter(|slot| slot.is_none()).count();
-        // Sums that are not in sync rebuild garbage.
-        let unsure = matches!(geometry, Geometry::Parity { .. }) && !newest.in_sync;
-        let spare = if unsure {
-            0
-        } else {
-            geometry.spare(self.members)
-        };
-        if missing > spare {
+        if missing > geometry.spare(self.members, newest.in_sync) {
             let reason = format!("misses {missing} of its {} members", self.members);
             return Err((ErrorKind::NotFound, reason));
         }

@@ -1,12 +1,10 @@
 //! `mdp_superblock_1`: what a member of a Linux md array says. Linux,
 //! `include/uapi/linux/raid/md_p.h`; md(4), "MD SUPER BLOCK".
 
-use diskfs_block::{BlockRead, Result};
+use diskfs_block::{BlockRead, Result, read_within};
 use uuid::Uuid;
 use zerocopy::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
-
-use crate::sector::read_within;
 
 /// `MD_SB_MAGIC`.
 const MAGIC: u32 = 0xa92b_4efc;
