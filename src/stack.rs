@@ -24,6 +24,7 @@ pub use content::{Content, ContentClass};
 pub use driver::{Commits, RootReserve, WriteOptions};
 pub use luks::Keys;
 pub use lvm::Group;
+use lvm::PhysicalVolumes;
 pub use md::MdArray;
 pub use volume::Volume;
 
@@ -267,25 +268,26 @@ impl Disk {
             groups: Vec::new(),
             arrays: md.arrays,
             members: md.members,
-            warnings: Vec::new(),
+            warnings: md.warnings,
         };
+        let mut physical = PhysicalVolumes::default();
         let mut from = 0;
         for _ in 0..MAX_DEPTH {
             let known = found.all.len();
-            let warnings = self.find_inside(&mut found, from);
-            found.warnings = [md.warnings.clone(), warnings].concat();
+            self.find_inside(&mut found, &mut physical, from);
             if found.all.len() == known {
                 break;
             }
             from = known;
         }
+        found.warnings.append(&mut physical.warnings);
         // Another thread may have read the same bytes meanwhile.
         Ok(self.volumes.get_or_init(|| found))
     }
 
-    /// Adds what is inside the volumes from the index on: what a key opens, then logical volumes.
-    /// What is wrong with LVM on all of them comes back.
-    fn find_inside(&self, found: &mut Volumes, from: usize) -> Vec<String> {
+    /// Adds what is inside the volumes from the index on: what a key opens, then the logical volumes
+    /// of groups that are known with theirs.
+    fn find_inside(&self, found: &mut Volumes, physical: &mut PhysicalVolumes, from: usize) {
         let members = &found.members;
         let is_free = |volume: &Volume| members.iter().all(|name| name != volume.name());
         if let Some(keys) = self.keys.get() {
@@ -298,8 +300,9 @@ impl Disk {
             let inside = luks::unlock(&self.path, outer, keys);
             found.all.extend(inside);
         }
-        let lvm = lvm::find(found.all.iter().filter(|volume| is_free(volume)));
-        for group in lvm.groups {
+        let new = found.all.iter().skip(from);
+        physical.add(new.filter(|volume| is_free(volume)));
+        for group in physical.groups() {
             let id = group.metadata().id;
             if found.groups.iter().all(|known| known.metadata().id != id) {
                 found.all.extend(lvm::volumes(&self.path, &group));
@@ -307,7 +310,6 @@ impl Disk {
             }
         }
         found.groups.sort_by(|a, b| a.name().cmp(b.name()));
-        lvm.warnings
     }
 
     /// The partitions, or the whole disk when it has none.

@@ -118,48 +118,53 @@ impl Logical {
     }
 }
 
-/// What was found on some volumes.
+/// The physical volumes that were found so far, each read once.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    pub(super) groups: Vec<Arc<Group>>,
+pub(super) struct PhysicalVolumes {
+    found: Vec<(PhysicalVolume, Volume)>,
     pub(super) warnings: Vec<String>,
 }
 
-/// Puts groups together from those of `volumes` that are physical ones. What can't be read is told
-/// and left out: it is no reason to do without the others.
-pub(super) fn find<'a>(volumes: impl IntoIterator<Item = &'a Volume>) -> Found {
-    let mut found = Found::default();
-    let mut physical: Vec<(PhysicalVolume, Volume)> = Vec::new();
-    for volume in volumes {
-        match physical_volume(volume) {
-            Ok(Some(read)) => {
-                let name = volume.name();
-                let warnings = read.warnings.iter().map(|text| format!("{name}: {text}"));
-                found.warnings.extend(warnings);
-                physical.push((read, volume.clone()));
+impl PhysicalVolumes {
+    /// Adds those of `volumes` that are physical ones. What can't be read is told and left out: it is
+    /// no reason to do without the others.
+    pub(super) fn add<'a>(&mut self, volumes: impl Iterator<Item = &'a Volume>) {
+        for volume in volumes {
+            match physical_volume(volume) {
+                Ok(Some(read)) => {
+                    let name = volume.name();
+                    let warnings = read.warnings.iter().map(|text| format!("{name}: {text}"));
+                    self.warnings.extend(warnings);
+                    self.found.push((read, volume.clone()));
+                }
+                Ok(None) => {}
+                Err(error) => self.warnings.push(format!("{}: {error}", volume.name())),
             }
-            Ok(None) => {}
-            Err(error) => found.warnings.push(format!("{}: {error}", volume.name())),
         }
     }
-    for metadata in volume_groups(physical.iter().map(|(read, _)| read)) {
-        let members = physical.iter().filter(|(read, _)| {
-            let mut entries = metadata.physical_volumes.iter();
-            entries.any(|entry| entry.id == read.id)
-        });
-        let members = members.map(|(read, volume)| (read.id, volume.clone()));
-        let taken = found.groups.iter().any(|group| group.name == metadata.name);
-        found.groups.push(Arc::new(Group {
-            name: if taken {
-                metadata.id.to_string()
-            } else {
-                metadata.name.clone()
-            },
-            members: members.collect(),
-            metadata,
-        }));
+
+    /// The groups that they tell of.
+    pub(super) fn groups(&self) -> Vec<Arc<Group>> {
+        let mut groups: Vec<Arc<Group>> = Vec::new();
+        for metadata in volume_groups(self.found.iter().map(|(read, _)| read)) {
+            let members = self.found.iter().filter(|(read, _)| {
+                let mut entries = metadata.physical_volumes.iter();
+                entries.any(|entry| entry.id == read.id)
+            });
+            let members = members.map(|(read, volume)| (read.id, volume.clone()));
+            let taken = groups.iter().any(|group| group.name == metadata.name);
+            groups.push(Arc::new(Group {
+                name: if taken {
+                    metadata.id.to_string()
+                } else {
+                    metadata.name.clone()
+                },
+                members: members.collect(),
+                metadata,
+            }));
+        }
+        groups
     }
-    found
 }
 
 fn physical_volume(volume: &Volume) -> Result<Option<PhysicalVolume>> {

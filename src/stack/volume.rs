@@ -85,26 +85,26 @@ impl Volume {
 
     /// The entry of the partition table, when it is a partition.
     pub fn entry(&self) -> Option<&Partition> {
-        match &self.place {
-            Place::Partition(_, partition) => Some(partition),
-            Place::Rest(..) | Place::Logical(_) | Place::Array(_) | Place::Plain(_) => None,
-        }
+        let Place::Partition(_, partition) = &self.place else {
+            return None;
+        };
+        Some(partition)
     }
 
     /// The group and what its metadata says of the volume, when it is a logical one.
     pub fn logical(&self) -> Option<(&Group, &LogicalVolume)> {
-        match &self.place {
-            Place::Logical(logical) => Some((&logical.group, logical.volume())),
-            Place::Partition(..) | Place::Rest(..) | Place::Array(_) | Place::Plain(_) => None,
-        }
+        let Place::Logical(logical) = &self.place else {
+            return None;
+        };
+        Some((&logical.group, logical.volume()))
     }
 
     /// The array, when it is one of md.
     pub fn array(&self) -> Option<&MdArray> {
-        match &self.place {
-            Place::Array(array) => Some(array),
-            Place::Partition(..) | Place::Rest(..) | Place::Logical(_) | Place::Plain(_) => None,
-        }
+        let Place::Array(array) = &self.place else {
+            return None;
+        };
+        Some(array)
     }
 
     /// What its LUKS header says, when it is encrypted with LUKS.

@@ -232,14 +232,12 @@ fn arrays(volumes: &[VolumeReport]) -> String {
         let Some(array) = report.volume.array() else {
             continue;
         };
-        let problem = report.volume.problem();
-        let problem = problem.map(|problem| format!(" ({problem})"));
         let members = array.members();
         let members = members.map(|member| member.map_or("missing", Volume::name));
         rows.push(vec![
             report.volume.name().to_owned(),
             units(report.volume.size_bytes()),
-            format!("{}{}", array.metadata().level, problem.unwrap_or_default()),
+            with_problem(&array.metadata().level, &report.volume),
             safe(array.metadata().name.as_bytes()),
             members.collect::<Vec<_>>().join(", "),
         ]);
@@ -272,9 +270,7 @@ fn volume_group(group: &Group, volumes: &[VolumeReport]) -> String {
             continue;
         };
         if of.name() == group.name() {
-            let problem = report.volume.problem();
-            let problem = problem.map(|problem| format!(" ({problem})"));
-            let layout = format!("{}{}", logical.layout, problem.unwrap_or_default());
+            let layout = with_problem(&logical.layout, &report.volume);
             rows.push(vec![
                 report.volume.name().to_owned(),
                 units(report.volume.size_bytes()),
@@ -287,6 +283,14 @@ fn volume_group(group: &Group, volumes: &[VolumeReport]) -> String {
     }
     out.push_str(&lay_out(&[Left, Right, Left, Left], &rows));
     out
+}
+
+/// What a volume is, and why it does not open.
+fn with_problem(what: &str, volume: &Volume) -> String {
+    match volume.problem() {
+        Some(problem) => format!("{what} ({problem})"),
+        None => what.to_owned(),
+    }
 }
 
 fn contents(volumes: &[VolumeReport]) -> String {
