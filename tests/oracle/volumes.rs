@@ -1,8 +1,20 @@
 //! Partition tables with a filesystem in one of the partitions.
 
-use diskfs_fixtures::{expected_tree, image};
+use diskfs::Disk;
+use diskfs_fixtures::{Tree, expected_tree, image};
 
 use super::{assert_same, disk};
+
+/// The image, whose volume of that name has the expected tree.
+fn has_the_filesystem(name: &str, volume: &str, expected: &Tree) -> Disk {
+    let disk = disk(&image(name).path());
+    let by_name = disk
+        .volume(volume)
+        .and_then(|volume| volume.filesystem())
+        .unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_same(name, expected, &by_name);
+    disk
+}
 
 #[test]
 fn the_filesystem_is_found_behind_every_table() {
@@ -15,13 +27,7 @@ fn the_filesystem_is_found_behind_every_table() {
         ("gpt-hybrid.raw", "p7"),
         ("mbr-logical.raw", "p7"),
     ] {
-        let image = image(name);
-        let disk = disk(&image.path());
-        let by_name = disk
-            .volume(volume)
-            .and_then(|volume| volume.filesystem())
-            .unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_same(name, &expected, &by_name);
+        let disk = has_the_filesystem(name, volume, &expected);
         let meant = disk
             .filesystem()
             .unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -36,13 +42,7 @@ fn the_filesystem_is_found_in_logical_volumes() {
         ("lvm-linear.raw", "vg0/root"),
         ("lvm-striped.raw", "vg-0/my-root"),
     ] {
-        let image = image(name);
-        let disk = disk(&image.path());
-        let by_name = disk
-            .volume(volume)
-            .and_then(|volume| volume.filesystem())
-            .unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_same(name, &expected, &by_name);
+        has_the_filesystem(name, volume, &expected);
     }
 }
 

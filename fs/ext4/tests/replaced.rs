@@ -35,10 +35,19 @@ fn after_crash(before: &Arc<Memory>, log: &WriteLog, count: usize, fate: Fate) -
     contents
 }
 
-/// Has `replace` put new contents in the place of the old, and another file made durable behind it.
-fn crash_at_each_moment(args: &str, replace: impl Fn(&dyn FsWrite, InodeNumber)) {
+/// A filesystem with a file whose contents are durable, on a device that logs what comes then.
+struct Started {
+    before: Arc<Memory>,
+    device: Arc<Faulty<Memory>>,
+    fs: WritableExt4,
+    file: InodeNumber,
+    /// How many events there were until then.
+    begun: usize,
+}
+
+fn start(args: &str, size: &str, contents: &[u8]) -> Started {
     let dir = tempfile::tempdir().unwrap();
-    let image = mke2fs_empty(dir.path(), args, "16M");
+    let image = mke2fs_empty(dir.path(), args, size);
     let before = Arc::new(Memory::new(fs::read(image).unwrap()));
     let device = Arc::new(Faulty::new(Arc::new(Memory::new(before.to_vec())), []));
     let options = WriteOptions {
@@ -47,9 +56,27 @@ fn crash_at_each_moment(args: &str, replace: impl Fn(&dyn FsWrite, InodeNumber))
     };
     let fs = WritableExt4::open(device.clone(), &options).unwrap();
     let file = make(&fs, "file");
-    fs.write_at(file, 0, OLD).unwrap();
+    fs.write_at(file, 0, contents).unwrap();
     fs.sync().unwrap();
     let begun = device.log().events().len();
+    Started {
+        before,
+        device,
+        fs,
+        file,
+        begun,
+    }
+}
+
+/// Has `replace` put new contents in the place of the old, and another file made durable behind it.
+fn crash_at_each_moment(args: &str, replace: impl Fn(&dyn FsWrite, InodeNumber)) {
+    let Started {
+        before,
+        device,
+        fs,
+        file,
+        begun,
+    } = start(args, "16M", OLD);
     replace(&fs, file);
     let other = make(&fs, "other");
     fs.sync_file(other, SyncFile::All).unwrap();
@@ -107,19 +134,13 @@ fn cut_to_nothing_and_written() {
 
 /// After a crash the file has all of what it held, or all that is left of it.
 fn crash_while_it_is_cut(args: &str, old: &[u8], size_bytes: u64) {
-    let dir = tempfile::tempdir().unwrap();
-    let image = mke2fs_empty(dir.path(), args, "32M");
-    let before = Arc::new(Memory::new(fs::read(image).unwrap()));
-    let device = Arc::new(Faulty::new(Arc::new(Memory::new(before.to_vec())), []));
-    let options = WriteOptions {
-        commit_interval: None,
-        ..WriteOptions::default()
-    };
-    let fs = WritableExt4::open(device.clone(), &options).unwrap();
-    let file = make(&fs, "file");
-    fs.write_at(file, 0, old).unwrap();
-    fs.sync().unwrap();
-    let begun = device.log().events().len();
+    let Started {
+        before,
+        device,
+        fs,
+        file,
+        begun,
+    } = start(args, "32M", old);
     shorten(&fs, file, size_bytes).unwrap();
     fs.close().unwrap();
     let log = device.take_log();

@@ -110,13 +110,6 @@ fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
         () if has_lvm(image) => &[Target::Lvm, Target::Probe],
         () => &[Target::Gpt, Target::Mbr, Target::Probe],
     };
-    let seed = |target, name: String, image: &Sparse| Seed {
-        name,
-        target,
-        image: image.clone(),
-        touched: Vec::new(),
-        journal: None,
-    };
     let of_all = |name: &str, image: &Sparse| {
         let of = |&target| seed(target, name.to_owned(), image);
         targets.iter().map(of).collect::<Vec<_>>()
