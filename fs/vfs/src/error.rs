@@ -50,6 +50,10 @@ pub enum ErrorKind {
     FileTooLarge,
     /// No such extended attribute.
     NoAttribute,
+    /// From one filesystem to another.
+    CrossesDevices,
+    /// Something is in use that would have to go away.
+    Busy,
     /// What the caller asked makes no sense for this file.
     Invalid,
 }
@@ -78,6 +82,8 @@ impl ErrorKind {
             Self::TooManyNames => Errno::MLINK,
             Self::FileTooLarge => Errno::FBIG,
             Self::NoAttribute => Errno::NODATA,
+            Self::CrossesDevices => Errno::XDEV,
+            Self::Busy => Errno::BUSY,
             Self::Invalid => Errno::INVAL,
         }
         .raw_os_error()
@@ -215,6 +221,8 @@ impl From<ErrorKind> for Error {
             ErrorKind::TooManyNames => "too many names",
             ErrorKind::FileTooLarge => "file too large",
             ErrorKind::NoAttribute => "no such attribute",
+            ErrorKind::CrossesDevices => "on another filesystem",
+            ErrorKind::Busy => "in use",
             ErrorKind::Invalid => "not possible for this file",
         };
         Self::new(kind, reason)

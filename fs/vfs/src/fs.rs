@@ -142,6 +142,12 @@ pub trait FsRead: Debug + Send + Sync {
     /// What `statfs` tells.
     fn statistics(&self) -> Result<Statistics>;
 
+    /// The same for the filesystem that a file is on, where several are shown as one.
+    fn statistics_at(&self, inode: InodeNumber) -> Result<Statistics> {
+        let _ = inode;
+        self.statistics()
+    }
+
     /// The runs of a file from the one that holds byte `offset` on (which is cut to begin there).
     /// Empty at the end of the file and past it.
     ///

@@ -240,8 +240,9 @@ impl Filesystem for Adapter {
         });
     }
 
-    fn statfs(&self, _request: &Request, _node: INodeNo, reply: ReplyStatfs) {
-        self.reading.answer("statfs", || self.reading.statfs(reply));
+    fn statfs(&self, _request: &Request, node: INodeNo, reply: ReplyStatfs) {
+        self.reading
+            .answer("statfs", || self.reading.statfs(node, reply));
     }
 
     fn getxattr(

@@ -116,8 +116,8 @@ impl Reading {
         );
     }
 
-    pub(super) fn statfs(&self, reply: ReplyStatfs) {
-        match self.fs.statistics() {
+    pub(super) fn statfs(&self, node: INodeNo, reply: ReplyStatfs) {
+        match self.fs.statistics_at(self.nodes.inode(node)) {
             Ok(s) => reply.statfs(
                 s.blocks,
                 s.blocks_free,

@@ -416,8 +416,9 @@ impl Filesystem for WritingAdapter {
         });
     }
 
-    fn statfs(&self, _request: &Request, _node: INodeNo, reply: ReplyStatfs) {
-        self.reading.answer("statfs", || self.reading.statfs(reply));
+    fn statfs(&self, _request: &Request, node: INodeNo, reply: ReplyStatfs) {
+        self.reading
+            .answer("statfs", || self.reading.statfs(node, reply));
     }
 
     fn setxattr(

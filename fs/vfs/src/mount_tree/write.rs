@@ -1,0 +1,218 @@
+//! Writing to a [`MountTree`]: each change goes to one filesystem.
+
+use std::sync::Arc;
+
+use super::{Driver, MountTree, Opened};
+use crate::{
+    Error, ErrorKind, Fallocate, FsWrite, InodeNumber, NewAttributes, NewKind, RenameMode, Result,
+    SetMetadata, SetXattr, SyncFile,
+};
+
+/// A file of a filesystem that can be written.
+struct Target<'t> {
+    mount: usize,
+    owner: usize,
+    fs: &'t Arc<dyn FsWrite>,
+    inner: InodeNumber,
+}
+
+impl MountTree {
+    fn target(&self, inode: InodeNumber) -> Result<Target<'_>> {
+        let (mount, opened, inner) = self.find(inode)?;
+        Ok(Target {
+            mount,
+            owner: opened.owner,
+            fs: opened.writer()?,
+            inner,
+        })
+    }
+
+    /// Those of a call that is about two directories or a file and one.
+    fn targets(&self, a: InodeNumber, b: InodeNumber) -> Result<(Target<'_>, Target<'_>)> {
+        let (a, b) = (self.target(a)?, self.target(b)?);
+        if a.owner == b.owner {
+            return Ok((a, b));
+        }
+        Err(ErrorKind::CrossesDevices.into())
+    }
+
+    /// Fails when something is mounted on what `name` names.
+    fn check_free(&self, dir: &Target<'_>, name: &[u8]) -> Result<()> {
+        let found = match dir.fs.lookup(dir.inner, name) {
+            Ok(found) => found,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        // Also at another place of the same filesystem.
+        let mut mounts = self.mounts.iter();
+        let is_covered = mounts.any(|mount| {
+            mount.place.get().is_some_and(|place| {
+                place.dir == found
+                    && self
+                        .opened(place.mount)
+                        .is_ok_and(|opened| opened.owner == dir.owner)
+            })
+        });
+        if is_covered {
+            return Err(Error::new(
+                ErrorKind::Busy,
+                "another filesystem is mounted there",
+            ));
+        }
+        Ok(())
+    }
+
+    /// What can be written and has been opened, each once.
+    fn writers(&self) -> impl DoubleEndedIterator<Item = &Arc<dyn FsWrite>> {
+        let mounts = self.mounts.iter().enumerate();
+        mounts.filter_map(|(index, mount)| {
+            let opened = mount.opened.get()?.as_ref().ok()?;
+            opened.writer().ok().filter(|_| opened.owner == index)
+        })
+    }
+}
+
+impl Opened {
+    fn writer(&self) -> Result<&Arc<dyn FsWrite>> {
+        match &self.driver {
+            Driver::Writable(fs) => Ok(fs),
+            Driver::ReadOnly(_) => Err(ErrorKind::ReadOnly.into()),
+        }
+    }
+}
+
+/// Does `work` for each, whatever comes of the others; the first error is told.
+fn for_all<'f>(
+    all: impl Iterator<Item = &'f Arc<dyn FsWrite>>,
+    work: impl Fn(&dyn FsWrite) -> Result<()>,
+) -> Result<()> {
+    let mut first = Ok(());
+    for fs in all {
+        first = first.and(work(&**fs));
+    }
+    first
+}
+
+impl FsWrite for MountTree {
+    fn create(
+        &self,
+        dir: InodeNumber,
+        name: &[u8],
+        kind: NewKind<'_>,
+        attributes: &NewAttributes,
+    ) -> Result<InodeNumber> {
+        let at = self.target(dir)?;
+        let made = at.fs.create(at.inner, name, kind, attributes)?;
+        self.number(at.mount, made, || Ok(kind == NewKind::Directory))
+    }
+
+    fn create_unnamed(&self, dir: InodeNumber, attributes: &NewAttributes) -> Result<InodeNumber> {
+        let at = self.target(dir)?;
+        let made = at.fs.create_unnamed(at.inner, attributes)?;
+        self.number(at.mount, made, || Ok(false))
+    }
+
+    fn link(&self, inode: InodeNumber, dir: InodeNumber, name: &[u8]) -> Result<()> {
+        let (file, at) = self.targets(inode, dir)?;
+        at.fs.link(file.inner, at.inner, name)
+    }
+
+    fn unlink(&self, dir: InodeNumber, name: &[u8]) -> Result<()> {
+        let at = self.target(dir)?;
+        at.fs.unlink(at.inner, name)
+    }
+
+    fn rmdir(&self, dir: InodeNumber, name: &[u8]) -> Result<()> {
+        let at = self.target(dir)?;
+        self.check_free(&at, name)?;
+        at.fs.rmdir(at.inner, name)
+    }
+
+    fn rename(
+        &self,
+        dir: InodeNumber,
+        name: &[u8],
+        to_dir: InodeNumber,
+        to_name: &[u8],
+        mode: RenameMode,
+    ) -> Result<()> {
+        let (from, to) = self.targets(dir, to_dir)?;
+        self.check_free(&from, name)?;
+        self.check_free(&to, to_name)?;
+        from.fs.rename(from.inner, name, to.inner, to_name, mode)
+    }
+
+    fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<usize> {
+        let at = self.target(inode)?;
+        at.fs.write_at(at.inner, offset, data)
+    }
+
+    fn set_len(&self, inode: InodeNumber, size_bytes: u64) -> Result<()> {
+        let at = self.target(inode)?;
+        at.fs.set_len(at.inner, size_bytes)
+    }
+
+    fn fallocate(
+        &self,
+        inode: InodeNumber,
+        offset: u64,
+        len_bytes: u64,
+        what: Fallocate,
+    ) -> Result<()> {
+        let at = self.target(inode)?;
+        at.fs.fallocate(at.inner, offset, len_bytes, what)
+    }
+
+    fn set_metadata(&self, inode: InodeNumber, change: &SetMetadata) -> Result<()> {
+        let at = self.target(inode)?;
+        at.fs.set_metadata(at.inner, change)
+    }
+
+    fn set_xattr(
+        &self,
+        inode: InodeNumber,
+        name: &[u8],
+        value: &[u8],
+        how: SetXattr,
+    ) -> Result<()> {
+        let at = self.target(inode)?;
+        at.fs.set_xattr(at.inner, name, value, how)
+    }
+
+    fn remove_xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<()> {
+        let at = self.target(inode)?;
+        at.fs.remove_xattr(at.inner, name)
+    }
+
+    fn hold(&self, inode: InodeNumber) {
+        // What can't be written keeps all its files.
+        if let Ok(at) = self.target(inode) {
+            at.fs.hold(at.inner);
+        }
+    }
+
+    fn release(&self, inode: InodeNumber) -> Result<()> {
+        match self.target(inode) {
+            Ok(at) => at.fs.release(at.inner),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn sync_file(&self, inode: InodeNumber, what: SyncFile) -> Result<()> {
+        match self.target(inode) {
+            Err(error) if error.kind() == ErrorKind::ReadOnly => Ok(()),
+            at => {
+                let at = at?;
+                at.fs.sync_file(at.inner, what)
+            }
+        }
+    }
+
+    fn sync(&self) -> Result<()> {
+        for_all(self.writers(), |fs| fs.sync())
+    }
+
+    fn close(&self) -> Result<()> {
+        for_all(self.writers().rev(), |fs| fs.close())
+    }
+}
