@@ -11,6 +11,7 @@ mod md;
 mod overlay;
 mod place;
 mod volume;
+mod volumes;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -24,12 +25,12 @@ pub use content::{Content, ContentClass};
 pub use driver::{Commits, RootReserve, WriteOptions};
 pub use luks::Keys;
 pub use lvm::Group;
-use lvm::PhysicalVolumes;
 pub use md::MdArray;
 pub use volume::Volume;
 
 use crate::{Error, ErrorKind, Filesystem, Result, WritableFilesystem};
 use guest_disk::GuestDisk;
+use volumes::Volumes;
 
 /// A virtual machine's disk: an image, the volumes on it, and their filesystems.
 ///
@@ -43,17 +44,8 @@ pub struct Disk {
     table: OnceLock<Option<PartitionTable>>,
     keys: OnceLock<Keys>,
     volumes: OnceLock<Volumes>,
-}
-
-/// The volumes of a disk, and what they are put together of.
-#[derive(Debug)]
-struct Volumes {
-    all: Vec<Volume>,
-    groups: Vec<Arc<Group>>,
-    arrays: Vec<Arc<MdArray>>,
-    /// The names of those that are members of arrays, and nothing by themselves.
-    members: Vec<String>,
-    warnings: Vec<String>,
+    /// The machine's other disks.
+    further: Vec<Disk>,
 }
 
 /// What an image is open for.
@@ -64,9 +56,6 @@ enum Opened {
     /// Changes go into memory and are forgotten.
     DryRun(Image, Arc<Overlay>),
 }
-
-/// LUKS in LVM in LUKS, and so on: deeper than this, nobody means it.
-const MAX_DEPTH: usize = 8;
 
 /// What a dry run may change: more would not be what one looks at before doing it.
 const DRY_RUN_MAX_BYTES: u64 = 1 << 30;
@@ -142,7 +131,22 @@ impl Disk {
             table: OnceLock::new(),
             keys: OnceLock::new(),
             volumes: OnceLock::new(),
+            further: Vec::new(),
         }
+    }
+
+    /// Adds another disk of the same machine: its partitions are volumes called `disk2/p1` (then
+    /// `disk3/p1`, ...), and groups and arrays are put together of what is on all of them.
+    #[must_use]
+    pub fn with(mut self, other: Self) -> Self {
+        self.volumes = OnceLock::new();
+        self.further.push(other);
+        self
+    }
+
+    /// The machine's other disks, in the order in which they were added.
+    pub fn further(&self) -> &[Self] {
+        &self.further
     }
 
     /// The image's path, as it was given; the overlay's, when there is one.
@@ -171,7 +175,9 @@ impl Disk {
     pub fn changed_in_memory(&self) -> Option<u64> {
         match &self.image {
             Opened::DryRun(_, overlay) => {
-                Some(overlay.changed().map(|range| range.len_bytes).sum())
+                let own: u64 = overlay.changed().map(|range| range.len_bytes).sum();
+                let further = self.further.iter().filter_map(Self::changed_in_memory);
+                Some(further.fold(own, u64::saturating_add))
             }
             Opened::ReadOnly(_) | Opened::Writable(_) => None,
         }
@@ -196,12 +202,14 @@ impl Disk {
     /// # Errors
     /// `Io`, `NoSpace`: then nobody knows what of the last writes is durable.
     pub fn close(self) -> Result<()> {
-        match self.image {
+        let closed = match self.image {
             Opened::Writable(image) => image
                 .close()
                 .map_err(|e| Error::from(e).in_file(&self.path)),
             Opened::ReadOnly(_) | Opened::DryRun(..) => Ok(()),
-        }
+        };
+        let further = self.further.into_iter().map(Self::close);
+        further.fold(closed, Result::and)
     }
 
     /// The partition table; `None` without one.
@@ -250,80 +258,16 @@ impl Disk {
 
     /// Whether a volume is a part of an array or of a group, which are listed beside it.
     fn is_member(&self, volume: &Volume) -> Result<bool> {
-        let found = self.find_volumes()?;
-        let in_array = found.members.iter().any(|name| name == volume.name());
-        let mut groups = found.groups.iter();
-        Ok(in_array || groups.any(|group| group.is_on(volume)))
+        Ok(self.find_volumes()?.is_member(volume))
     }
 
     fn find_volumes(&self) -> Result<&Volumes> {
         if let Some(found) = self.volumes.get() {
             return Ok(found);
         }
-        let mut all = self.on_the_disk()?;
-        let md = md::find(&all);
-        all.extend(md::volumes(&self.path, &md.arrays));
-        let mut found = Volumes {
-            all,
-            groups: Vec::new(),
-            arrays: md.arrays,
-            members: md.members,
-            warnings: md.warnings,
-        };
-        let mut physical = PhysicalVolumes::default();
-        let mut from = 0;
-        for _ in 0..MAX_DEPTH {
-            let known = found.all.len();
-            self.find_inside(&mut found, &mut physical, from);
-            if found.all.len() == known {
-                break;
-            }
-            from = known;
-        }
-        found.warnings.append(&mut physical.warnings);
+        let found = Volumes::find(self, self.keys.get())?;
         // Another thread may have read the same bytes meanwhile.
         Ok(self.volumes.get_or_init(|| found))
-    }
-
-    /// Adds what is inside the volumes from the index on: what a key opens, then the logical volumes
-    /// of groups that are known with theirs.
-    fn find_inside(&self, found: &mut Volumes, physical: &mut PhysicalVolumes, from: usize) {
-        let members = &found.members;
-        let is_free = |volume: &Volume| members.iter().all(|name| name != volume.name());
-        if let Some(keys) = self.keys.get() {
-            // A member of an array may begin as the array does.
-            let outer = found
-                .all
-                .iter_mut()
-                .skip(from)
-                .filter(|volume| is_free(volume));
-            let inside = luks::unlock(&self.path, outer, keys);
-            found.all.extend(inside);
-        }
-        let new = found.all.iter().skip(from);
-        physical.add(new.filter(|volume| is_free(volume)));
-        for group in physical.groups() {
-            let id = group.metadata().id;
-            if found.groups.iter().all(|known| known.metadata().id != id) {
-                found.all.extend(lvm::volumes(&self.path, &group));
-                found.groups.push(group);
-            }
-        }
-        found.groups.sort_by(|a, b| a.name().cmp(b.name()));
-    }
-
-    /// The partitions, or the whole disk when it has none.
-    fn on_the_disk(&self) -> Result<Vec<Volume>> {
-        let table = self.partition_table()?;
-        let partitions = table.map_or(&[][..], |table| table.partitions.as_slice());
-        Ok(match partitions {
-            [] => vec![Volume::whole(&self.path, self.guest_disk())],
-            some => some
-                .iter()
-                .filter(|partition| !partition.is_extended())
-                .map(|partition| Volume::partition(&self.path, self.guest_disk(), partition))
-                .collect(),
-        })
     }
 
     /// The volume of that name: `p1`, `vg0/root`, `disk`, a UUID, a label, a PARTUUID or a PARTLABEL.
@@ -388,6 +332,7 @@ impl Disk {
         }
         let volumes = self.volumes.get().map_or(&[][..], |found| &found.warnings);
         warnings.extend(volumes.iter().map(|text| format!("{path}: {text}")));
+        warnings.extend(self.further.iter().flat_map(Self::warnings));
         warnings
     }
 

@@ -243,7 +243,7 @@ fn mount_writable(
 ) -> Result<(Mounted, Option<Disk>)> {
     let source = &args.source;
     let overlay = args.write.overlay.as_deref();
-    let disk = source.image.open_writable(&args.image, overlay);
+    let disk = source.open_writable(&args.image, overlay);
     let disk = disk.map_err(way_on)?;
     let filesystem = source
         .volume

@@ -1,13 +1,14 @@
 //! The options that commands share: which image, how to open it, which volume of it.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use diskfs::image::ImageSpec;
 use diskfs::{
-    Disk, Filesystem, Format, Gate, OpenOptions, Result, Share, WritableFilesystem, WriteOptions,
+    Disk, Error, ErrorKind, Filesystem, Format, Gate, OpenOptions, Result, Share,
+    WritableFilesystem, WriteOptions,
 };
 
 use super::bytes;
@@ -18,8 +19,52 @@ use super::key::{self, KeySelector};
 pub(crate) struct SourceArgs {
     #[command(flatten)]
     pub(crate) image: ImageArgs,
+
+    /// Another disk of the same machine, whose partitions are disk2/p1, ...; may be given again
+    #[arg(long, value_name = "IMG", help_heading = "Image options")]
+    pub(crate) add: Vec<OsString>,
+
     #[command(flatten)]
     pub(crate) volume: VolumeArgs,
+}
+
+impl SourceArgs {
+    /// Opens `image` as the user spells it, with the machine's other disks.
+    pub(crate) fn open(&self, image: &OsStr) -> Result<Disk> {
+        self.open_all(image, |spec, options| Disk::open(&spec.path, options))
+    }
+
+    /// The same for writing, into `overlay` where there is one.
+    pub(crate) fn open_writable(&self, image: &OsStr, overlay: Option<&Path>) -> Result<Disk> {
+        if overlay.is_some() && !self.add.is_empty() {
+            let reason = "one overlay takes the changes of one image";
+            return Err(Error::new(ErrorKind::Invalid, reason));
+        }
+        self.open_all(image, |spec, options| match overlay {
+            Some(overlay) => Disk::open_overlay(&spec.path, overlay, options),
+            None => Disk::open_writable(&spec.path, options),
+        })
+    }
+
+    /// The same, with changes that are forgotten.
+    pub(crate) fn open_dry_run(&self, image: &OsStr) -> Result<Disk> {
+        self.open_all(image, |spec, options| {
+            Disk::open_dry_run(&spec.path, options)
+        })
+    }
+
+    fn open_all(
+        &self,
+        image: &OsStr,
+        open: impl Fn(&ImageSpec, &OpenOptions) -> Result<Disk>,
+    ) -> Result<Disk> {
+        let one = |image: &OsStr| {
+            let spec = ImageSpec::parse(image)?;
+            open(&spec, &spec.options_over(&self.image.open_options()))
+        };
+        let further = self.add.iter();
+        further.fold(one(image), |disk, other| Ok(disk?.with(one(other)?)))
+    }
 }
 
 /// How to open the image.
@@ -65,21 +110,6 @@ impl ImageArgs {
                 Share::default()
             },
             ..Default::default()
-        }
-    }
-
-    /// Opens `image` as the user spells it.
-    pub(crate) fn open(&self, image: &OsStr) -> Result<Disk> {
-        Disk::open_spec(image, &self.open_options())
-    }
-
-    /// The same for writing, into `overlay` where there is one.
-    pub(crate) fn open_writable(&self, image: &OsStr, overlay: Option<&Path>) -> Result<Disk> {
-        let spec = ImageSpec::parse(image)?;
-        let options = spec.options_over(&self.open_options());
-        match overlay {
-            Some(overlay) => Disk::open_overlay(&spec.path, overlay, &options),
-            None => Disk::open_writable(&spec.path, &options),
         }
     }
 }

@@ -114,7 +114,7 @@ impl Session {
 
     /// Opens an image.
     pub(crate) fn disk(&mut self, image: &OsStr, args: &SourceArgs) -> Result<Disk> {
-        let disk = args.image.open(image)?;
+        let disk = args.open(image)?;
         self.warn_of(&disk);
         Ok(disk)
     }

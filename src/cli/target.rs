@@ -9,7 +9,6 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use diskfs::image::ImageSpec;
 use diskfs::vfs::{Change, FsWrite, NewAttributes, Recorder, What};
 use diskfs::{
     Commits, Disk, Error, ErrorKind, Filesystem, Result, RootReserve, WritableFilesystem,
@@ -225,10 +224,9 @@ impl<'a> Targets<'a> {
     }
 
     fn open_disk(&self, image: &OsStr) -> Result<Disk> {
-        let args = &self.source.image;
+        let args = &self.source;
         if self.write.dry_run {
-            let spec = ImageSpec::parse(image)?;
-            return Disk::open_dry_run(&spec.path, &spec.options_over(&args.open_options()));
+            return args.open_dry_run(image);
         }
         args.open_writable(image, self.write.overlay.as_deref())
     }

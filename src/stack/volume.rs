@@ -22,6 +22,8 @@ use crate::{Error, ErrorKind, Filesystem, Result, WritableFilesystem};
 pub struct Volume {
     name: String,
     image_path: PathBuf,
+    /// Which of the machine's disks it is on, from 0; `None` for what may be on several.
+    disk_index: Option<usize>,
     place: Place,
     size_bytes: u64,
     content: OnceLock<Option<Content>>,
@@ -34,6 +36,7 @@ impl Volume {
         Self {
             name,
             image_path: image_path.to_owned(),
+            disk_index: None,
             place,
             size_bytes,
             content: OnceLock::new(),
@@ -60,11 +63,32 @@ impl Volume {
         Self::new(name, image, place, partition.len_bytes)
     }
 
+    /// The same, on the machine's disk of that number from 0. Names on the first one are as if there
+    /// were no other.
+    pub(super) fn on_disk(self, index: usize) -> Self {
+        let nth = index.saturating_add(1);
+        let name = match (index, self.name.as_str()) {
+            (0, _) => self.name,
+            (_, "disk") => format!("disk{nth}"),
+            (_, name) => format!("disk{nth}/{name}"),
+        };
+        Self {
+            name,
+            disk_index: Some(index),
+            ..self
+        }
+    }
+
+    /// Which of the machine's disks it is on, from 0, when it is a partition or a whole disk.
+    pub fn disk_index(&self) -> Option<usize> {
+        self.disk_index
+    }
+
     pub(super) fn place(&self) -> &Place {
         &self.place
     }
 
-    /// The name to choose it by: `p1`, `vg0/root`, `md0`, `disk`, `@1048576`.
+    /// The name to choose it by: `p1`, `vg0/root`, `md0`, `disk`, `disk2/p1`, `@1048576`.
     pub fn name(&self) -> &str {
         &self.name
     }
