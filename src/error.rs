@@ -269,6 +269,22 @@ impl Error {
     }
 }
 
+impl Error {
+    /// The same for who asked a driver: what kept a filesystem from being opened.
+    pub(crate) fn into_vfs(self) -> vfs::Error {
+        use vfs::ErrorKind as K;
+        let kind = match self.kind() {
+            ErrorKind::Corrupt => K::Corrupt,
+            ErrorKind::Unsupported => K::Unsupported,
+            ErrorKind::ReadOnly => K::ReadOnly,
+            ErrorKind::Locked | ErrorKind::Denied => K::Denied,
+            // A device that is missing is no file that is: nobody should take it for one.
+            _ => K::Io,
+        };
+        vfs::Error::new(kind, self.to_string())
+    }
+}
+
 impl From<block::Error> for Error {
     fn from(e: block::Error) -> Self {
         Self::from_cause(e.kind().into(), Cause::Block(e))

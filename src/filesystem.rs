@@ -49,6 +49,11 @@ impl Filesystem {
         &self.image_path
     }
 
+    /// Whether it is the root of an operating system, by its contents.
+    pub(crate) fn holds_system(&self) -> bool {
+        crate::stack::holds_system(&*self.fs)
+    }
+
     /// What it says of itself: kind, label, UUID, features.
     pub fn identity(&self) -> Identity {
         self.fs.identity()

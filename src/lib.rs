@@ -55,6 +55,7 @@ mod error;
 pub mod export;
 mod file;
 mod filesystem;
+pub mod guest;
 mod stack;
 mod writable;
 

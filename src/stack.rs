@@ -21,6 +21,7 @@ use diskfs_block::{BlockRead, Overlay};
 use diskfs_image::{Description, Image, ImageSpec, OpenOptions, WritableImage};
 use diskfs_volume::{PartitionTable, read_table};
 
+pub(crate) use choose::holds_system;
 pub use content::{Content, ContentClass};
 pub use driver::{Commits, RootReserve, WriteOptions};
 pub use luks::Keys;
@@ -257,7 +258,10 @@ impl Disk {
     }
 
     /// Whether a volume is a part of an array or of a group, which are listed beside it.
-    fn is_member(&self, volume: &Volume) -> Result<bool> {
+    ///
+    /// # Errors
+    /// As [`volumes`](Self::volumes).
+    pub fn is_member(&self, volume: &Volume) -> Result<bool> {
         Ok(self.find_volumes()?.is_member(volume))
     }
 

@@ -21,11 +21,12 @@ use clap::{Args, ValueEnum};
 use diskfs::export::fuse::{
     self, Access, Effect, Ending, HowItEnds, IdMap, IdMapping, MountId, Mounted, Options,
 };
-use diskfs::{Disk, Error, ErrorKind, Result, WriteOptions};
+use diskfs::{Disk, Error, ErrorKind, Filesystem, Result, WritableFilesystem, WriteOptions, guest};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
+use super::explain;
 use super::fork::{Fork, fork};
-use super::options::SourceArgs;
+use super::options::{SourceArgs, VolumeArgs};
 use super::session::Session;
 use super::signals::Signals;
 
@@ -35,7 +36,13 @@ const SELF: &str = "/proc/self/exe";
 /// How long those who use the mount have to finish when a signal ends it.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Mount a filesystem of an image through FUSE
+/// Mount a guest's files through FUSE
+///
+/// What is mounted is what the guest itself would see at `/`: its root filesystem, with the others
+/// where its fstab (or crypttab, mount units, partition types) puts them; --explain tells what that
+/// comes to. Without an operating system it is the only filesystem, or one directory for each volume;
+/// with several, one directory for each, unless --os names one. Further images are further disks of
+/// the same machine.
 ///
 /// Returns when the mount works; the files are served from the background until it is unmounted
 /// (with `diskfs umount`, `fusermount3 -u` or umount(8)). Needs no root: without it, fusermount3
@@ -49,18 +56,24 @@ const GRACE: Duration = Duration::from_secs(1);
 #[command(after_help = "Examples:
   diskfs mount debian.qcow2 /mnt
   diskfs mount --rw debian.qcow2 /mnt
+  diskfs mount system.qcow2 data.qcow2 /mnt
+  diskfs mount --explain system.qcow2
   diskfs mount --overlay changes.qcow2 debian.qcow2 /mnt
   diskfs mount debian.qcow2,snapshot=before ~/mnt -p 1
   diskfs mount disk.img /mnt --uid 1000 --gid 1000
   diskfs umount /mnt")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of the command line"
+)]
 pub(super) struct Mount {
-    /// The image
-    #[arg(value_name = "IMG")]
-    image: OsString,
+    /// The image, further disks of the same machine, and the directory to mount them at
+    #[arg(value_names = ["IMG", "MOUNTPOINT"], required = true, num_args = 1..)]
+    operands: Vec<OsString>,
 
-    /// The directory to mount it at
-    #[arg(value_name = "MOUNTPOINT")]
-    mountpoint: PathBuf,
+    /// Only tell what would be seen where, and why; there is no MOUNTPOINT then
+    #[arg(long)]
+    explain: bool,
 
     #[command(flatten)]
     write: WriteArgs,
@@ -140,10 +153,16 @@ pub(super) fn run(args: &Mount, session: &mut Session) -> Result<()> {
     if args.watch {
         return watch();
     }
+    let operands = args.operands()?;
+    if args.explain {
+        let disk = session.disk(operands.image, &operands.source)?;
+        operands.source.volume.set_keys(&disk)?;
+        return explain::run(&disk, session);
+    }
     let (orphaned, pipe) = io::pipe()?;
     let companion = Companion { pipe };
     if args.foreground {
-        Companion::start(&args.mountpoint, orphaned)?;
+        Companion::start(operands.mountpoint, orphaned)?;
         return serve(args, companion, None, session);
     }
     let (ready, waiting) = io::pipe()?;
@@ -156,7 +175,7 @@ pub(super) fn run(args: &Mount, session: &mut Session) -> Result<()> {
         Fork::Parent(server) => {
             drop((waiting, companion));
             // While the server opens the image, and before the user hears that the mount works.
-            if let Err(error) = Companion::start(&args.mountpoint, orphaned) {
+            if let Err(error) = Companion::start(operands.mountpoint, orphaned) {
                 let _ = kill_process(server, Signal::TERM);
                 return Err(error);
             }
@@ -217,45 +236,70 @@ fn serve(
     served.and(closed)
 }
 
-/// Opens the filesystem and mounts it. One that is written needs its disk until it is closed; else
-/// the mount alone holds the image.
+/// Opens what is meant and mounts it. One that is written needs its disk until it is closed; else
+/// the mount alone holds the images.
 fn mount(args: &Mount, session: &mut Session) -> Result<(Mounted, Option<Disk>)> {
     let options = args.fuse_options()?;
+    let operands = args.operands()?;
     if args.writes() {
-        return mount_writable(args, options, session);
+        return mount_writable(args, &operands, options, session);
     }
-    let disk = session.disk(&args.image, &args.source)?;
-    let filesystem = args.source.volume.filesystem(&disk);
+    let disk = session.disk(operands.image, &operands.source)?;
+    let filesystem = reader(&disk, &operands.source);
     session.warn_of(&disk);
     let filesystem = filesystem?;
     let options = Options {
         source: std::path::absolute(filesystem.image_path())?,
         ..options
     };
-    let mounted = fuse::mount(filesystem.driver(), &args.mountpoint, &options)?;
+    let mounted = fuse::mount(filesystem.driver(), operands.mountpoint, &options)?;
     Ok((mounted, None))
 }
 
 fn mount_writable(
     args: &Mount,
+    operands: &Operands<'_>,
     options: Options,
     session: &mut Session,
 ) -> Result<(Mounted, Option<Disk>)> {
-    let source = &args.source;
     let overlay = args.write.overlay.as_deref();
-    let disk = source.open_writable(&args.image, overlay);
+    let disk = operands.source.open_writable(operands.image, overlay);
     let disk = disk.map_err(way_on)?;
-    let filesystem = source
-        .volume
-        .writable_filesystem(&disk, WriteOptions::default());
+    let filesystem = writer(&disk, &operands.source);
     session.warn_of(&disk);
     let filesystem = filesystem.map_err(way_on)?;
     let options = Options {
         source: std::path::absolute(disk.path())?,
         ..options
     };
-    let mounted = fuse::mount_writable(filesystem.driver(), &args.mountpoint, &options)?;
+    let mounted = fuse::mount_writable(filesystem.driver(), operands.mountpoint, &options)?;
     Ok((mounted, Some(disk)))
+}
+
+/// What is mounted: the volume or the system that is named, the only one, or all side by side.
+fn reader(disk: &Disk, source: &SourceArgs) -> Result<Filesystem> {
+    match source.volume.filesystem(disk) {
+        Err(error) if is_choice(&error, &source.volume) => {
+            guest::side_by_side(disk, guest::systems(disk)?)
+        }
+        meant => meant,
+    }
+}
+
+/// The same for writing.
+fn writer(disk: &Disk, source: &SourceArgs) -> Result<WritableFilesystem> {
+    let options = WriteOptions::default();
+    match source.volume.writable_filesystem(disk, options) {
+        Err(error) if is_choice(&error, &source.volume) => {
+            guest::writable_side_by_side(disk, guest::systems(disk)?, &options)
+        }
+        meant => meant,
+    }
+}
+
+/// Whether there are several that could be meant, and none was named.
+fn is_choice(error: &Error, volume: &VolumeArgs) -> bool {
+    error.kind() == ErrorKind::Ambiguous && !volume.names_one()
 }
 
 /// What can be done with an image that can't be written.
@@ -382,7 +426,32 @@ fn orphaned(told: &[u8]) -> Option<(MountId, &Path)> {
     is_left.then_some((id, mountpoint))
 }
 
+/// What the words of the command come to.
+struct Operands<'a> {
+    image: &'a OsStr,
+    source: SourceArgs,
+    mountpoint: &'a Path,
+}
+
 impl Mount {
+    fn operands(&self) -> Result<Operands<'_>> {
+        let (mountpoint, images) = match self.operands.split_last() {
+            Some((mountpoint, images)) if !self.explain => (mountpoint.as_os_str(), images),
+            _ => (OsStr::new(""), self.operands.as_slice()),
+        };
+        let Some((image, further)) = images.split_first() else {
+            let error = Error::new(ErrorKind::Invalid, "where to mount it is missing");
+            return Err(error.with_hint("write diskfs mount IMG MOUNTPOINT"));
+        };
+        let mut source = self.source.clone();
+        source.add.extend_from_slice(further);
+        Ok(Operands {
+            image,
+            source,
+            mountpoint: Path::new(mountpoint),
+        })
+    }
+
     fn writes(&self) -> bool {
         let option = self.effect(MountOption::Rw, MountOption::Ro, Effect::Ignored);
         self.write.rw || self.write.overlay.is_some() || option == Effect::Allowed

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use diskfs::guest;
 use diskfs::image::ImageSpec;
 use diskfs::{
     Disk, Error, ErrorKind, Filesystem, Format, Gate, OpenOptions, Result, Share,
@@ -130,6 +131,10 @@ pub(crate) struct VolumeArgs {
     #[arg(long, value_name = "BYTES", group = "which", value_parser = parse_offset)]
     pub(crate) offset: Option<u64>,
 
+    /// The operating system by number, when there are several (see `diskfs mount --explain`)
+    #[arg(long, value_name = "N", group = "which")]
+    pub(crate) os: Option<usize>,
+
     /// A key of an encrypted volume: NAME:file:FILE, NAME:ask, NAME:env:VARIABLE
     ///
     /// NAME is a volume, as for --volume, or `all`. `file:FILE` takes all bytes of FILE, as
@@ -146,11 +151,23 @@ pub(crate) struct VolumeArgs {
 }
 
 impl VolumeArgs {
-    /// The volume that is named; `None` when none is.
-    pub(crate) fn volume(&self, disk: &Disk) -> Result<Option<diskfs::Volume>> {
+    /// Whether it says which one is meant.
+    pub(crate) fn names_one(&self) -> bool {
+        let named = self.volume.is_some() || self.partition.is_some() || self.offset.is_some();
+        named || self.os.is_some()
+    }
+
+    /// Gives the disk the keys of encrypted volumes.
+    pub(crate) fn set_keys(&self, disk: &Disk) -> Result<()> {
         if !self.key.is_empty() {
             disk.set_keys(key::load(&self.key, self.keys_in_clear)?);
         }
+        Ok(())
+    }
+
+    /// The volume that is named; `None` when none is.
+    pub(crate) fn volume(&self, disk: &Disk) -> Result<Option<diskfs::Volume>> {
+        self.set_keys(disk)?;
         match (&self.volume, self.partition, self.offset) {
             (Some(name), _, _) => disk.volume(name).map(Some),
             (None, Some(number), _) => disk.volume(&format!("p{number}")).map(Some),
@@ -159,10 +176,14 @@ impl VolumeArgs {
         }
     }
 
-    /// The filesystem that is meant.
+    /// The filesystem that is meant: without a name, the tree of the operating system, and where there
+    /// is none the only filesystem.
     pub(crate) fn filesystem(&self, disk: &Disk) -> Result<Filesystem> {
-        match self.volume(disk)? {
-            Some(volume) => volume.filesystem(),
+        if let Some(volume) = self.volume(disk)? {
+            return volume.filesystem();
+        }
+        match guest::meant(disk, self.os)? {
+            Some(system) => system.filesystem(),
             None => disk.filesystem(),
         }
     }
@@ -173,8 +194,11 @@ impl VolumeArgs {
         disk: &Disk,
         options: WriteOptions,
     ) -> Result<WritableFilesystem> {
-        match self.volume(disk)? {
-            Some(volume) => volume.writable_filesystem(&options),
+        if let Some(volume) = self.volume(disk)? {
+            return volume.writable_filesystem(&options);
+        }
+        match guest::meant(disk, self.os)? {
+            Some(system) => system.writable_filesystem(&options),
             None => disk.writable_filesystem(&options),
         }
     }

@@ -57,9 +57,17 @@ pub(super) fn is_meant(volume: &Volume, name: &str) -> Result<bool> {
     Ok(is_named(volume, name) || is_called(volume, key, value)?)
 }
 
-/// Whether a path is where the guest's kernel shows a logical volume: `/dev/vg0/root` or
-/// `/dev/mapper/vg0-root`, in which dashes of the names themselves are doubled.
-fn is_node(volume: &Volume, path: &str) -> bool {
+/// Whether a path is where the guest's kernel shows a logical volume, `/dev/vg0/root` or
+/// `/dev/mapper/vg0-root` (in which dashes of the names themselves are doubled), or an array, `/dev/md0`
+/// or `/dev/md/data`.
+pub(super) fn is_node(volume: &Volume, path: &str) -> bool {
+    if let Some(array) = volume.array() {
+        let name = &array.metadata().name;
+        let own = name.rsplit(':').next().unwrap_or(name);
+        let node = path.strip_prefix("/dev/");
+        return node == Some(volume.name())
+            || !own.is_empty() && node.and_then(|node| node.strip_prefix("md/")) == Some(own);
+    }
     let Some((group, logical)) = volume.logical() else {
         return false;
     };
@@ -238,7 +246,7 @@ fn only_boot_or_nothing<'a>(disk: &Disk, volumes: &'a [Volume]) -> Result<&'a Vo
 
 /// Whether a filesystem is the root of an operating system. Damage shows when its files are read;
 /// here it only means that nothing was found.
-fn holds_system(fs: &dyn FsRead) -> bool {
+pub(crate) fn holds_system(fs: &dyn FsRead) -> bool {
     let is = |path: &str, wanted: FileType| {
         let found = resolve(fs, path, Follow::All).and_then(|inode| fs.metadata(inode));
         found.is_ok_and(|metadata| metadata.file_type == wanted)

@@ -7,6 +7,7 @@ use diskfs_block::{BlockRead, BlockWrite};
 use diskfs_volume::Partition;
 use diskfs_volume::lvm::LogicalVolume;
 
+use super::choose;
 use super::content::{Content, ContentClass};
 use super::driver::{self, WriteOptions};
 use super::guest_disk::GuestDisk;
@@ -146,6 +147,20 @@ impl Volume {
 
     pub(super) fn set_lock(&mut self, lock: Lock) {
         self.lock = Some(lock);
+    }
+
+    /// Whether it is called that: its name, its UUID, `LABEL=...`, as for
+    /// [`Disk::volume`](crate::Disk::volume).
+    ///
+    /// # Errors
+    /// As [`content`](Self::content).
+    pub fn is_called(&self, name: &str) -> Result<bool> {
+        choose::is_meant(self, name)
+    }
+
+    /// Whether that is the node in `/dev` of a logical volume or of an array.
+    pub(crate) fn is_node(&self, path: &str) -> bool {
+        choose::is_node(self, path)
     }
 
     /// Why it does not open, if that is known before: a partition past the end of the disk, a

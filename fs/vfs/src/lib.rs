@@ -56,7 +56,7 @@ pub use fs_write::{
     SyncFile,
 };
 pub use metadata::{Device, FileFlags, FileType, InodeNumber, Metadata, Timestamp};
-pub use mount_tree::{Driver, Folders, MountTree};
+pub use mount_tree::{Driver, Folders, MountHandle, MountTree};
 pub use path::{Follow, follow_last, resolve, resolve_beneath, resolve_parent};
 pub use read_file::{FileReader, read_file};
 pub use recorder::{Change, Recorder, What};

@@ -53,8 +53,24 @@ impl Driver {
     }
 }
 
-/// Opens a filesystem when it is first wanted.
-type Open = Box<dyn Fn() -> Result<Driver> + Send + Sync>;
+/// Where the filesystem of a mount comes from when it is first wanted.
+enum Source {
+    /// It is open already.
+    Opened,
+    /// This opens it.
+    Open(Box<dyn Fn() -> Result<Driver> + Send + Sync>),
+    /// An earlier mount has it.
+    SameAs(usize),
+}
+
+/// One mount of a tree, for [`MountTree::mount_same`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MountHandle(usize);
+
+impl MountHandle {
+    /// The root's.
+    pub const ROOT: Self = Self(0);
+}
 
 /// Filesystems, and where they are mounted on each other. See the [module](self).
 #[derive(Debug)]
@@ -66,7 +82,9 @@ pub struct MountTree {
 struct Mount {
     /// As it was asked for, without what is superfluous: `boot/efi`; empty for the root.
     path: Vec<u8>,
-    open: Open,
+    source: Source,
+    /// The directory of its filesystem that is its root; the filesystem's own when empty.
+    dir: Vec<u8>,
     opened: OnceLock<std::result::Result<Opened, Failed>>,
     place: OnceLock<Place>,
     /// Mounts whose path begins with this one's, with what follows in theirs, until it is open.
@@ -125,10 +143,11 @@ impl fmt::Debug for Mount {
 }
 
 impl Mount {
-    fn new(path: Vec<u8>, open: Open) -> Self {
+    fn new(path: Vec<u8>, dir: &[u8], source: Source) -> Self {
         Self {
             path,
-            open,
+            source,
+            dir: dir.to_vec(),
             opened: OnceLock::new(),
             place: OnceLock::new(),
             waiting: Vec::new(),
@@ -154,7 +173,7 @@ impl MountTree {
     }
 
     fn with_root(driver: Driver, root: InodeNumber) -> Self {
-        let mount = Mount::new(Vec::new(), Box::new(|| Err(ErrorKind::Invalid.into())));
+        let mount = Mount::new(Vec::new(), b"", Source::Opened);
         let opened = Opened::new(driver, root, 0);
         let _ = mount.opened.set(Ok(opened)); // It is new, and so empty.
         Self {
@@ -171,8 +190,24 @@ impl MountTree {
         &mut self,
         path: impl AsRef<[u8]>,
         open: impl Fn() -> Result<Driver> + Send + Sync + 'static,
-    ) -> Result<()> {
-        self.add(path.as_ref(), Box::new(open)).map(|_| ())
+    ) -> Result<MountHandle> {
+        self.mount_dir(path, b"", open)
+    }
+
+    /// The same for the directory `dir` of a filesystem: what is mounted is seen from there on, and
+    /// nothing leads out of it.
+    ///
+    /// # Errors
+    /// As [`mount`](Self::mount).
+    pub fn mount_dir(
+        &mut self,
+        path: impl AsRef<[u8]>,
+        dir: impl AsRef<[u8]>,
+        open: impl Fn() -> Result<Driver> + Send + Sync + 'static,
+    ) -> Result<MountHandle> {
+        let source = Source::Open(Box::new(open));
+        self.add(path.as_ref(), dir.as_ref(), source)
+            .map(MountHandle)
     }
 
     /// Shows the directory `from` at `to`, too, without what is mounted below it.
@@ -186,22 +221,40 @@ impl MountTree {
         let (mount, root) = split(found);
         let source = self.opened(mount)?;
         let (driver, owner) = (source.driver.clone(), source.owner);
-        let index = self.add(to, Box::new(|| Err(ErrorKind::Invalid.into())))?;
+        self.add_opened(to, Opened::new(driver, root, owner))
+    }
+
+    /// Mounts the directory `dir` of what another mount has opened, or will: a filesystem that is
+    /// seen at two places is open once.
+    ///
+    /// # Errors
+    /// As [`mount`](Self::mount).
+    pub fn mount_same(
+        &mut self,
+        path: impl AsRef<[u8]>,
+        dir: impl AsRef<[u8]>,
+        of: MountHandle,
+    ) -> Result<()> {
+        self.add(path.as_ref(), dir.as_ref(), Source::SameAs(of.0))
+            .map(|_| ())
+    }
+
+    fn add_opened(&mut self, path: &[u8], opened: Opened) -> Result<()> {
+        let index = self.add(path, b"", Source::Opened)?;
         if let Some(added) = self.mounts.get(index) {
-            let opened = Opened::new(driver, root, owner);
             let _ = added.opened.set(Ok(opened)); // Nobody has come there yet.
         }
         Ok(())
     }
 
-    fn add(&mut self, path: &[u8], open: Open) -> Result<usize> {
+    fn add(&mut self, path: &[u8], dir: &[u8], source: Source) -> Result<usize> {
         let index = self.mounts.len();
         if index >= MOUNTS_MAX {
             let reason = format!("no more than {MOUNTS_MAX} filesystems fit under one root");
             return Err(Error::new(ErrorKind::Invalid, reason));
         }
         let path = normal(path);
-        let mount = Mount::new(path.clone(), open);
+        let mount = Mount::new(path.clone(), dir, source);
         let (above, rest) = self.lexical_parent(&path);
         match self.mounts.get_mut(above) {
             Some(parent) if parent.opened.get().is_none() => {
@@ -277,9 +330,18 @@ impl MountTree {
     }
 
     fn open(&self, index: usize, mount: &Mount) -> Result<Opened> {
-        let driver = (mount.open)()?;
-        let root = driver.reader().root();
-        let mut opened = Opened::new(driver, root, index);
+        let (driver, owner) = match &mount.source {
+            Source::Open(open) => (open()?, index),
+            // Of an earlier one, so that this comes to an end.
+            Source::SameAs(other) => {
+                let other = self.opened(*other)?;
+                (other.driver.clone(), other.owner)
+            }
+            Source::Opened => return Err(ErrorKind::Invalid.into()),
+        };
+        let root = resolve(driver.reader(), &mount.dir, Follow::All)?;
+        check_dir(driver.reader(), root).map_err(|e| e.in_path(&mount.dir))?;
+        let mut opened = Opened::new(driver, root, owner);
         for (child, rest) in &mount.waiting {
             let fs = opened.driver.reader();
             let found = resolve_beneath(fs, root, rest, Follow::All);

@@ -118,7 +118,7 @@ fn numbers_are_apart() {
 fn a_mount_needs_a_directory() {
     let (mut tree, _) = guest();
     let other = || Ok(reader(MemoryFs::new()));
-    let kind = |outcome: Result<()>| outcome.unwrap_err().kind();
+    let kind = |outcome: Result<MountHandle>| outcome.unwrap_err().kind();
     assert_eq!(kind(tree.mount("/data", other)), ErrorKind::NotFound);
     let on_a_file = tree.mount("/etc/fstab", other);
     assert_eq!(kind(on_a_file), ErrorKind::NotADirectory);
@@ -183,14 +183,30 @@ fn a_bound_directory_is_at_two_places() {
 #[test]
 fn a_directory_can_be_the_root() {
     let fs = memory(&["/deploy/1/sysroot", "/deploy/1/etc"], &["/outside"]);
-    let fs: Arc<dyn FsRead> = Arc::new(fs);
-    let mut tree = MountTree::below(Driver::ReadOnly(Arc::clone(&fs)), "/deploy/1").unwrap();
-    let whole = Driver::ReadOnly(fs);
-    tree.mount("/sysroot", move || Ok(whole.clone())).unwrap();
+    let mut tree = MountTree::below(reader(fs), "/deploy/1").unwrap();
+    tree.mount_same("/sysroot", "", MountHandle::ROOT).unwrap();
     assert_eq!(at(&tree, "/../..").unwrap(), tree.root());
     assert!(at(&tree, "/outside").is_err());
     at(&tree, "/sysroot/outside").unwrap();
-    at(&tree, "/etc").unwrap();
+    tree.mount_dir("/etc", "a/b", || Ok(reader(memory(&["/a/b"], &["/a/b/c"]))))
+        .unwrap();
+    at(&tree, "/etc/c").unwrap();
+    assert_eq!(at(&tree, "/etc/..").unwrap(), tree.root());
+}
+
+#[test]
+fn what_is_mounted_twice_is_open_once() {
+    let (mut tree, opened) = guest();
+    let open = || Ok(reader(memory(&["/sub"], &["/sub/file"])));
+    let first = tree.mount("/etc", open).unwrap();
+    tree.mount_same("/boot/grub", "sub", first).unwrap();
+    let file = at(&tree, "/boot/grub/file").unwrap();
+    assert_eq!(file, at(&tree, "/etc/sub/file").unwrap());
+    assert_eq!(opened.load(Ordering::SeqCst), 1);
+    assert_eq!(
+        at(&tree, "/boot/grub/..").unwrap(),
+        at(&tree, "/boot").unwrap()
+    );
 }
 
 /// A tree of two that can be written, and one that can't.

@@ -1,0 +1,204 @@
+//! The guest's own tree: its filesystems put together as its fstab and the like say.
+//!
+//! Nothing of the guest is run, and nothing is written to find out. What can't be mounted is left
+//! out; [`System::explain`] tells what, and why.
+
+mod crypttab;
+mod device;
+mod entry;
+mod explain;
+mod fstab;
+mod gpt_auto;
+mod mount_unit;
+mod os_release;
+mod ostree;
+mod plan;
+mod side_by_side;
+mod tree;
+
+use std::sync::Arc;
+
+use diskfs_vfs::{FsRead, FsWrite, MountHandle, MountTree};
+
+pub use entry::{MountEntry, Origin};
+pub use explain::{MountReport, SystemReport, VolumeUse, unused_volumes};
+pub use os_release::OsRelease;
+pub use plan::{Planned, Verdict};
+pub use side_by_side::{side_by_side, writable_side_by_side};
+
+use crate::{
+    ContentClass, Disk, Error, ErrorKind, Filesystem, Result, Volume, WritableFilesystem,
+    WriteOptions,
+};
+use ostree::Deployment;
+use tree::{Builder, Outcome, Purpose};
+
+/// An operating system on the disks of a machine.
+#[derive(Debug)]
+pub struct System {
+    volume: Volume,
+    filesystem: Filesystem,
+    deployment: Option<Deployment>,
+    release: OsRelease,
+    planned: Vec<Planned>,
+}
+
+/// The operating systems on a machine's disks, in the order of the volumes that they have as their
+/// roots. A volume is one when its contents say so, whatever a table calls it; one that does not open
+/// is none.
+///
+/// # Errors
+/// As [`Disk::volumes`].
+pub fn systems(disk: &Disk) -> Result<Vec<System>> {
+    let mut systems = Vec::new();
+    for volume in disk.volumes()? {
+        if !may_be_root(disk, volume)? {
+            continue;
+        }
+        match volume.filesystem() {
+            Ok(filesystem) => systems.extend(System::on(disk, volume, filesystem)),
+            Err(error) => tracing::warn!(volume = volume.name(), %error, "not opened"),
+        }
+    }
+    Ok(systems)
+}
+
+/// Whether a volume holds a filesystem that can be read and that systems are on.
+fn may_be_root(disk: &Disk, volume: &Volume) -> Result<bool> {
+    if volume.problem().is_some() || disk.is_member(volume)? {
+        return Ok(false);
+    }
+    let Ok(content) = volume.content() else {
+        return Ok(false);
+    };
+    Ok(content.is_some_and(|content| {
+        let is_root_kind = !matches!(content.kind, "vfat" | "exfat" | "iso9660");
+        content.class == ContentClass::Filesystem && content.is_readable() && is_root_kind
+    }))
+}
+
+/// The system that is meant when no volume is named: the one of that number from 1, or the only one;
+/// `None` when there is none.
+///
+/// # Errors
+/// As [`systems`]; `Ambiguous` for several without a number, `NotFound` for a number that is none's.
+pub fn meant(disk: &Disk, number: Option<usize>) -> Result<Option<System>> {
+    let mut systems = systems(disk)?;
+    let index = match number {
+        Some(number) => number.checked_sub(1).filter(|index| *index < systems.len()),
+        None if systems.is_empty() => return Ok(None),
+        None => Some(0).filter(|_| systems.len() == 1),
+    };
+    if let Some(index) = index {
+        return Ok(Some(systems.swap_remove(index)));
+    }
+    let list: Vec<String> = systems
+        .iter()
+        .zip(1..)
+        .map(|(system, number)| format!("{number} ({} on {})", system.name(), system.volume.name()))
+        .collect();
+    let list = list.join(", ");
+    Err(match number {
+        Some(number) if systems.is_empty() => {
+            let reason = format!("there is no operating system {number}: none was found");
+            Error::new(ErrorKind::NotFound, reason)
+        }
+        Some(number) => {
+            let reason = format!("there is no operating system {number}; there is: {list}");
+            Error::new(ErrorKind::NotFound, reason)
+        }
+        None => {
+            let reason = format!("several operating systems could be meant: {list}");
+            let hint = format!(
+                "name one, as in --os 1 or --volume {}",
+                systems[0].volume.name()
+            );
+            Error::new(ErrorKind::Ambiguous, reason).with_hint(hint)
+        }
+    }
+    .in_file(disk.path()))
+}
+
+impl System {
+    /// The system on a volume, if there is one.
+    fn on(disk: &Disk, volume: &Volume, filesystem: Filesystem) -> Option<Self> {
+        let deployment = ostree::find(&filesystem);
+        if deployment.is_none() && !filesystem.holds_system() {
+            return None;
+        }
+        let below = deployment.as_ref().map_or(&[][..], |found| &found.root);
+        let release = OsRelease::read(&filesystem, below);
+        let planned = plan::make(disk, &filesystem, volume, deployment.as_ref());
+        Some(Self {
+            volume: volume.clone(),
+            filesystem,
+            deployment,
+            release,
+            planned,
+        })
+    }
+
+    /// The volume with its root.
+    pub fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    /// What it calls itself.
+    pub fn release(&self) -> &OsRelease {
+        &self.release
+    }
+
+    /// Its name for people.
+    pub fn name(&self) -> &str {
+        match self.release.pretty_name.as_str() {
+            "" => "Linux",
+            name => name,
+        }
+    }
+
+    /// What it mounts beside its root.
+    pub fn planned(&self) -> &[Planned] {
+        &self.planned
+    }
+
+    /// Its tree, as it sees it itself. Filesystems besides the root are opened when somebody first
+    /// comes there.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub fn filesystem(&self) -> Result<Filesystem> {
+        if self.is_one_filesystem() {
+            return Ok(self.filesystem.clone());
+        }
+        let fs: Arc<dyn FsRead> = Arc::new(self.tree(Purpose::Reading)?.0);
+        let image = self.filesystem.image_path();
+        Ok(Filesystem::new(fs, image, self.volume.name()))
+    }
+
+    /// The same, opened for writing. A filesystem in it that can't be written is read.
+    ///
+    /// # Errors
+    /// As [`Volume::writable_filesystem`] of the root.
+    pub fn writable_filesystem(&self, options: &WriteOptions) -> Result<WritableFilesystem> {
+        if self.is_one_filesystem() {
+            return self.volume.writable_filesystem(options);
+        }
+        let fs: Arc<dyn FsWrite> = Arc::new(self.tree(Purpose::Writing(*options))?.0);
+        let image = self.filesystem.image_path();
+        Ok(WritableFilesystem::new(fs, image, self.volume.name()))
+    }
+
+    fn is_one_filesystem(&self) -> bool {
+        let mut planned = self.planned.iter();
+        let is_skipped = |planned: &Planned| matches!(planned.verdict, Verdict::Skip(_));
+        self.deployment.is_none() && planned.all(is_skipped)
+    }
+
+    /// Its filesystems, and how each of the planned mounts went.
+    fn tree(&self, purpose: Purpose) -> Result<(MountTree, Vec<Outcome>)> {
+        let mut builder = Builder::new(tree::with_root(self, purpose)?, purpose);
+        builder.note_root(self, MountHandle::ROOT);
+        let outcomes = builder.mount_all(b"", self);
+        Ok((builder.tree, outcomes))
+    }
+}

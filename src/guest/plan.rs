@@ -1,0 +1,107 @@
+//! What a system mounts, and from which volumes.
+
+use super::crypttab;
+use super::device::Devices;
+use super::entry::MountEntry;
+use super::ostree::Deployment;
+use super::{fstab, gpt_auto, mount_unit};
+use crate::{Disk, Filesystem, Volume};
+
+const MAX_BYTES: u64 = 1 << 20;
+
+/// An entry, and what becomes of it.
+#[derive(Debug, Clone)]
+pub struct Planned {
+    /// What the guest says.
+    pub entry: MountEntry,
+    /// What that comes to.
+    pub verdict: Verdict,
+}
+
+/// What becomes of an entry.
+#[derive(Debug, Clone)]
+pub enum Verdict {
+    /// The volume is mounted.
+    Mount(Box<Volume>),
+    /// A directory of the tree is shown at a second place.
+    Bind(Vec<u8>),
+    /// It is not mounted; why.
+    Skip(String),
+}
+
+/// The entries of a system with `root`, those of directories before those below them.
+pub(super) fn make(
+    disk: &Disk,
+    filesystem: &Filesystem,
+    root: &Volume,
+    deployment: Option<&Deployment>,
+) -> Vec<Planned> {
+    let below = deployment.map_or(&[][..], |deployment| deployment.root.as_slice());
+    let mut entries = deployment.map_or_else(Vec::new, |found| found.entries.clone());
+    entries.extend(said(disk, filesystem, below));
+    entries.retain(|entry| !entry.is_swap());
+    entries.sort_by_key(|entry| depth(&entry.at));
+    let text = read(filesystem, below, b"/etc/crypttab");
+    let devices = Devices {
+        disk,
+        crypttab: crypttab::parse(&text),
+    };
+    let planned = entries.into_iter().filter_map(|entry| {
+        let verdict = verdict(&devices, root, &entry)?;
+        Some(Planned { entry, verdict })
+    });
+    planned.collect()
+}
+
+/// What the guest's files and partitions say. A unit goes before a line of fstab for the same place.
+fn said(disk: &Disk, filesystem: &Filesystem, below: &[u8]) -> Vec<MountEntry> {
+    let units = mount_unit::read(filesystem, below);
+    let mut entries = fstab::parse(&read(filesystem, below, b"/etc/fstab"));
+    entries.retain(|line| units.iter().all(|unit| unit.at != line.at));
+    entries.extend(units);
+    entries.extend(gpt_auto::entries(disk, filesystem, below, &entries));
+    entries
+}
+
+/// A file's contents; nothing when it can't be had.
+fn read(filesystem: &Filesystem, below: &[u8], path: &[u8]) -> Vec<u8> {
+    let path = [below, path].concat();
+    let text = filesystem.read_at_most(&path, MAX_BYTES);
+    text.unwrap_or_else(|error| {
+        tracing::debug!(%error, "not read");
+        Vec::new()
+    })
+}
+
+fn depth(path: &[u8]) -> usize {
+    let names = path.split(|&byte| byte == b'/');
+    names.filter(|name| !name.is_empty()).count()
+}
+
+/// `None` for the root's own entry.
+fn verdict(devices: &Devices<'_>, root: &Volume, entry: &MountEntry) -> Option<Verdict> {
+    if let Some(reason) = entry.no_device() {
+        return Some(Verdict::Skip(reason));
+    }
+    if !entry.at.starts_with(b"/") {
+        return Some(Verdict::Skip(
+            "its place is no path from the root".to_owned(),
+        ));
+    }
+    if entry.is_bind() {
+        return Some(Verdict::Bind(entry.what.clone().into_bytes()));
+    }
+    let found = devices.find(&entry.what);
+    if depth(&entry.at) > 0 {
+        return Some(found.map_or_else(Verdict::Skip, |volume| Verdict::Mount(Box::new(volume))));
+    }
+    match found {
+        Ok(volume) if volume.name() != root.name() => {
+            let (said, is) = (volume.name(), root.name());
+            Some(Verdict::Skip(format!(
+                "it says that the root is {said}, and the system is on {is}"
+            )))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,139 @@
+//! A system's tree: its filesystems, put together as planned.
+
+use diskfs_vfs::{self as vfs, Driver, MountHandle, MountTree};
+
+use super::System;
+use super::plan::Verdict;
+use crate::{ErrorKind, Result, Volume, WriteOptions};
+
+/// What a tree is put together for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Purpose {
+    Reading,
+    Writing(WriteOptions),
+}
+
+/// How a planned mount went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It is in the tree.
+    Mounted,
+    /// It is not; why.
+    Not(String),
+}
+
+/// Opens a system's root.
+///
+/// # Errors
+/// As [`Volume::writable_filesystem`].
+pub(super) fn open_root(system: &System, purpose: Purpose) -> Result<Driver> {
+    Ok(match purpose {
+        Purpose::Reading => Driver::ReadOnly(system.filesystem.driver()),
+        Purpose::Writing(options) => {
+            Driver::Writable(system.volume.writable_filesystem(&options)?.driver())
+        }
+    })
+}
+
+/// A tree with the system's root as its own.
+///
+/// # Errors
+/// As opening it.
+pub(super) fn with_root(system: &System, purpose: Purpose) -> Result<MountTree> {
+    let root = open_root(system, purpose)?;
+    match &system.deployment {
+        None => Ok(MountTree::new(root)),
+        Some(deployment) => MountTree::below(root, &deployment.root)
+            .map_err(|error| system.filesystem.in_image(error)),
+    }
+}
+
+/// A tree that is being put together.
+#[derive(Debug)]
+pub(super) struct Builder {
+    pub(super) tree: MountTree,
+    purpose: Purpose,
+    /// What is mounted already, by the names of the volumes: two writers of one would destroy it.
+    mounted: Vec<(String, MountHandle)>,
+}
+
+impl Builder {
+    pub(super) fn new(tree: MountTree, purpose: Purpose) -> Self {
+        Self {
+            tree,
+            purpose,
+            mounted: Vec::new(),
+        }
+    }
+
+    /// The root of the system is at `root` already.
+    pub(super) fn note_root(&mut self, system: &System, root: MountHandle) {
+        self.mounted.push((system.volume.name().to_owned(), root));
+    }
+
+    /// Mounts the filesystems of a system whose root is at `prefix`. What can't be mounted is left
+    /// out, and told in the place of its entry.
+    pub(super) fn mount_all(&mut self, prefix: &[u8], system: &System) -> Vec<Outcome> {
+        let below = |path: &[u8]| [prefix, b"/", path].concat();
+        if system.deployment.is_some()
+            && let Some(root) = self.handle(&system.volume)
+            && let Err(error) = self.tree.mount_same(below(b"sysroot"), "", root)
+        {
+            tracing::warn!(%error, "no /sysroot");
+        }
+        let outcomes = system.planned.iter().map(|planned| {
+            let at = below(&planned.entry.at);
+            let mounted = match &planned.verdict {
+                Verdict::Skip(reason) => return Outcome::Not(reason.clone()),
+                Verdict::Bind(from) => self.tree.bind(below(from), at),
+                Verdict::Mount(volume) => {
+                    let dir = planned.entry.subvolume().unwrap_or_default();
+                    self.mount(&at, dir, volume)
+                }
+            };
+            mounted.map_or_else(|error| not(&error), |()| Outcome::Mounted)
+        });
+        outcomes.collect()
+    }
+
+    fn handle(&self, volume: &Volume) -> Option<MountHandle> {
+        let mut mounted = self.mounted.iter();
+        let found = mounted.find(|(name, _)| name == volume.name());
+        found.map(|(_, handle)| *handle)
+    }
+
+    /// Mounts a directory of a volume's filesystem; all of it when `dir` is empty.
+    pub(super) fn mount(&mut self, at: &[u8], dir: &str, volume: &Volume) -> vfs::Result<()> {
+        if let Some(of) = self.handle(volume) {
+            return self.tree.mount_same(at, dir, of);
+        }
+        let name = volume.name().to_owned();
+        let (volume, purpose) = (volume.clone(), self.purpose);
+        let handle = self.tree.mount_dir(at, dir, move || {
+            open(&volume, purpose).map_err(crate::Error::into_vfs)
+        })?;
+        self.mounted.push((name, handle));
+        Ok(())
+    }
+}
+
+fn not(error: &vfs::Error) -> Outcome {
+    Outcome::Not(match error.kind() {
+        vfs::ErrorKind::NotFound => "the guest has no such directory".to_owned(),
+        _ => error.to_string(),
+    })
+}
+
+/// Opens the filesystem of a volume. One that can't be written is read.
+fn open(volume: &Volume, purpose: Purpose) -> Result<Driver> {
+    if let Purpose::Writing(options) = purpose {
+        match volume.writable_filesystem(&options) {
+            Ok(filesystem) => return Ok(Driver::Writable(filesystem.driver())),
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                tracing::warn!(volume = volume.name(), %error, "mounted read-only");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Driver::ReadOnly(volume.filesystem()?.driver()))
+}
