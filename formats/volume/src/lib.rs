@@ -48,7 +48,9 @@
 )]
 
 mod boot_sector;
+mod cache;
 mod check;
+mod cow;
 mod gpt;
 mod guid;
 pub mod lvm;
@@ -56,8 +58,10 @@ mod map;
 mod mbr;
 pub mod md;
 mod partition;
+mod persistent;
 mod sector;
 mod table;
+mod thin;
 mod warnings;
 
 pub use gpt::Attributes;

@@ -26,6 +26,9 @@ pub struct LogicalVolume {
     pub problem: Option<Problem>,
     /// Another volume keeps what this one was: writing to it would spoil that one.
     pub has_snapshots: bool,
+    /// The volume that it is a snapshot of, of the old style: its segments are the store of what was
+    /// overwritten, and its size is the snapshot's.
+    pub origin: Option<String>,
     pub(super) segments: Vec<Segment>,
 }
 
@@ -60,6 +63,7 @@ impl LogicalVolume {
             layout: String::new(),
             problem: None,
             has_snapshots: false,
+            origin: None,
             segments: Vec::new(),
         };
         match segments(section) {
@@ -85,7 +89,18 @@ impl LogicalVolume {
         if let Some(reason) = refused {
             volume.set_problem(Problem::Unsupported(reason));
         }
+        if volume.is_pool() {
+            volume.visible = false;
+            let reason = "is a pool, which holds other volumes and is none itself".to_owned();
+            volume.set_problem(Problem::Unsupported(reason));
+        }
         volume
+    }
+
+    /// Whether it only holds what others are made of. `lvs` shows it; it is nothing for users.
+    fn is_pool(&self) -> bool {
+        let mut kinds = self.segments.iter().map(|segment| &segment.kind);
+        kinds.any(|kind| matches!(kind, Kind::ThinPool(_) | Kind::CachePool(_)))
     }
 
     /// Notes why it does not open; the first reason stays.
@@ -98,6 +113,7 @@ impl LogicalVolume {
         for segment in &self.segments {
             let word = match segment.kind {
                 Kind::Linear(_) if segment.type_name == "striped" => "linear",
+                Kind::Cache(_) => "cache",
                 _ => &segment.type_name,
             };
             if !words.contains(&word) {

@@ -9,9 +9,13 @@ use super::LvmId;
 use super::dm_raid_superblock::{State, Superblock};
 use super::logical_volume::{LogicalVolume, Problem};
 use super::pv_entry::PvEntry;
-use super::segment::{AreaRef, Image, Kind, Segment};
+use super::segment::{AreaRef, Cache, Image, Kind, Segment, Thin};
 use super::volume_group::VolumeGroup;
-use crate::map::{Area, Geometry, Layout, Mapped, Members, Source};
+use crate::cache;
+use crate::cow;
+use crate::map::{Area, Geometry, Layout, Mapped, Members, Remapped, Source, Table};
+use crate::persistent::Blocks;
+use crate::thin;
 
 /// Volumes in one another. LVM's own deepest (a thin pool on a cache on RAID) has five.
 const MAX_DEPTH: usize = 8;
@@ -46,9 +50,11 @@ impl VolumeGroup {
             volumes: HashMap::new(),
             in_raid: false,
         };
-        builder
-            .volume(volume, 0)
-            .map_err(|e| in_volume(&self.name, &volume.name, &e))
+        let opened = match &volume.origin {
+            Some(origin) => builder.snapshot(volume, origin),
+            None => builder.volume(volume, 0),
+        };
+        opened.map_err(|e| in_volume(&self.name, &volume.name, &e))
     }
 
     /// As [`open`](Self::open), to be written, too.
@@ -62,7 +68,9 @@ impl VolumeGroup {
         volume: &LogicalVolume,
         find: &dyn Fn(&PvEntry) -> Result<Option<Arc<D>>>,
     ) -> Result<Mapped<D>> {
-        let refused = if volume.has_snapshots {
+        let refused = if volume.origin.is_some() {
+            Some((ErrorKind::Unsupported, "is a snapshot, and is not written"))
+        } else if volume.has_snapshots {
             Some((
                 ErrorKind::Unsupported,
                 "has snapshots, so it is not written",
@@ -117,9 +125,13 @@ impl<'a> Missing<'a> {
         // One that needs itself is met again before it is known.
         self.known.insert(&volume.name, BTreeSet::new());
         if depth < MAX_DEPTH {
+            if let Some(origin) = &volume.origin {
+                missing.extend(self.below(origin, depth));
+            }
             for segment in &volume.segments {
-                for (area, _) in segment.areas() {
-                    missing.extend(self.below(&area.name, depth));
+                let areas = segment.areas().map(|(area, _)| area.name.as_str());
+                for name in areas.chain(segment.needs()) {
+                    missing.extend(self.below(name, depth));
                 }
                 if let Kind::Raid { geometry, images } = &segment.kind {
                     let of_images = images.iter();
@@ -183,7 +195,7 @@ struct Builder<'a, D: ?Sized> {
     in_raid: bool,
 }
 
-impl<D: BlockRead + ?Sized> Builder<'_, D> {
+impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
     fn volume(&mut self, volume: &LogicalVolume, depth: usize) -> Result<Mapped<D>> {
         if depth >= MAX_DEPTH {
             let reason = format!("has more than {MAX_DEPTH} volumes in one another");
@@ -213,6 +225,11 @@ impl<D: BlockRead + ?Sized> Builder<'_, D> {
             Kind::Raid { geometry, images } => {
                 return self.raid(segment, *geometry, images, depth);
             }
+            Kind::Thin(thin) => return self.thin(thin, depth),
+            Kind::Cache(cache) => return self.cache(cache, depth),
+            Kind::ThinPool(_) | Kind::CachePool(_) => {
+                return Err(Error::unsupported("is a pool"));
+            }
         };
         let areas = segment
             .areas()
@@ -220,6 +237,100 @@ impl<D: BlockRead + ?Sized> Builder<'_, D> {
         let members = Members::new(geometry, areas.collect::<Result<_>>()?);
         let members = members.ok_or_else(|| Error::corrupt("has a segment without areas"))?;
         Ok(Layout::Members(members))
+    }
+
+    /// What is only read, whatever the volume is opened for.
+    fn only_read(&mut self, name: &str, depth: usize) -> Result<Area<D>> {
+        let purpose = std::mem::replace(&mut self.purpose, Purpose::Read);
+        let area = self.whole(name, depth);
+        self.purpose = purpose;
+        area
+    }
+
+    /// All of another logical volume.
+    fn whole(&mut self, name: &str, depth: usize) -> Result<Area<D>> {
+        let volume = self.inner(name, depth)?;
+        let len_bytes = volume.size_bytes();
+        Area::new(Source::Volume(volume), 0, len_bytes)
+    }
+
+    /// A snapshot of the old style, whose segments are its store.
+    fn snapshot(&mut self, volume: &LogicalVolume, origin: &str) -> Result<Mapped<D>> {
+        let store = Arc::new(self.volume(volume, 0)?);
+        let store_bytes = store.size_bytes();
+        let store = Area::new(Source::Volume(store), 0, store_bytes)?;
+        let table = Table::Moved(cow::read(&store)?);
+        let origin = self.whole(origin, 0)?;
+        if origin.len_bytes() < volume.size_bytes {
+            return Err(Error::corrupt("is a snapshot of what is smaller than it"));
+        }
+        let layout = Layout::Remapped(Remapped::new(table, vec![origin, store]));
+        Mapped::new(vec![(volume.size_bytes, layout)])
+    }
+
+    fn thin(&mut self, thin: &Thin, depth: usize) -> Result<Layout<D>> {
+        let Some(Kind::ThinPool(pool)) = self.only_segment(&thin.pool) else {
+            return Err(no_pool(&thin.pool));
+        };
+        let depth = depth.saturating_add(1);
+        let blocks = Blocks::new(self.only_read(&pool.metadata, depth)?);
+        let superblock = thin::Superblock::read(&blocks)?;
+        if superblock.needs_check && self.purpose == Purpose::Write {
+            let reason = "is in a pool whose metadata must be checked before it is written";
+            return Err(Error::unsupported(reason).hint("run thin_check and thin_repair"));
+        }
+        let data = self.whole(&pool.data, depth)?;
+        let data_bytes = data.len_bytes();
+        let origin = thin.external_origin.as_ref();
+        let origin = origin.map(|name| self.only_read(name, depth)).transpose()?;
+        let origin_bytes = origin.as_ref().map_or(0, Area::len_bytes);
+        let map = thin::Thin::open(
+            blocks,
+            &superblock,
+            thin.device_id,
+            data_bytes,
+            origin_bytes,
+        )?;
+        let areas = std::iter::once(data).chain(origin).collect();
+        Ok(Layout::Remapped(Remapped::new(Table::Thin(map), areas)))
+    }
+
+    fn cache(&mut self, cache: &Cache, depth: usize) -> Result<Layout<D>> {
+        if self.purpose == Purpose::Write {
+            return Err(Error::unsupported("has a cache, and is not written"));
+        }
+        let origin = self.whole(&cache.origin, depth)?;
+        if cache.passes {
+            let all = Members::new(Geometry::Mirror, vec![Some(origin)]);
+            return all.map(Layout::Members).ok_or_else(|| no_pool(&cache.pool));
+        }
+        let (metadata, data) = match (&cache.inside, self.only_segment(&cache.pool)) {
+            (Some(inside), _) => {
+                let volume = self.inner(&cache.pool, depth)?;
+                let part =
+                    |(start, len)| Area::new(Source::Volume(Arc::clone(&volume)), start, len);
+                (part(inside.metadata)?, part(inside.data)?)
+            }
+            (None, Some(Kind::CachePool(pool))) => {
+                let depth = depth.saturating_add(1);
+                (
+                    self.whole(&pool.metadata, depth)?,
+                    self.whole(&pool.data, depth)?,
+                )
+            }
+            (None, _) => return Err(no_pool(&cache.pool)),
+        };
+        let moved = cache::dirty(&Blocks::new(metadata), data.len_bytes())?;
+        let table = Table::Moved(moved);
+        Ok(Layout::Remapped(Remapped::new(table, vec![origin, data])))
+    }
+
+    /// What the one segment of another logical volume is.
+    fn only_segment(&self, name: &str) -> Option<&'a Kind> {
+        match self.group.logical_volume(name)?.segments.as_slice() {
+            [only] => Some(&only.kind),
+            _ => None,
+        }
     }
 
     fn raid(
@@ -293,9 +404,7 @@ impl<D: BlockRead + ?Sized> Builder<'_, D> {
         if image.metadata.is_none() {
             return self.area(&image.data, segment.extent_count, depth);
         }
-        let volume = self.inner(&image.data.name, depth)?;
-        let len_bytes = volume.size_bytes();
-        Area::new(Source::Volume(volume), 0, len_bytes)
+        self.whole(&image.data.name, depth)
     }
 
     fn area(&mut self, area: &AreaRef, extents: u64, depth: usize) -> Result<Area<D>> {
@@ -328,6 +437,10 @@ impl<D: BlockRead + ?Sized> Builder<'_, D> {
             let name = name.escape_debug();
             Error::corrupt(format!("needs `{name}`, which its group has not"))
         })?;
+        if inner.origin.is_some() {
+            let reason = format!("needs {name}, which is a snapshot");
+            return Err(Error::unsupported(reason));
+        }
         let built = Arc::new(self.volume(inner, depth.saturating_add(1))?);
         self.volumes.insert(name.to_owned(), Arc::clone(&built));
         Ok(built)
@@ -352,6 +465,11 @@ impl<D: BlockRead + ?Sized> Builder<'_, D> {
             .checked_mul(self.group.extent_bytes)
             .ok_or_else(|| Error::corrupt("is longer than any device"))
     }
+}
+
+fn no_pool(name: &str) -> Error {
+    let name = name.escape_debug();
+    Error::corrupt(format!("needs `{name}`, which is no pool"))
 }
 
 fn missing(entry: &PvEntry) -> Error {

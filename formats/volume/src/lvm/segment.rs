@@ -1,6 +1,7 @@
 //! A segment of a logical volume, as the text metadata has it. LVM2, `lib/striped/striped.c`,
 //! `lib/raid/raid.c`.
 
+use std::borrow::Cow;
 use std::num::{NonZeroU64, NonZeroUsize};
 
 use super::raid_type;
@@ -36,6 +37,14 @@ pub(super) enum Kind {
         geometry: Geometry,
         images: Vec<Image>,
     },
+    /// A volume of a thin pool.
+    Thin(Thin),
+    /// The pool itself, which holds nothing for users.
+    ThinPool(Pool),
+    /// A volume with a cache.
+    Cache(Cache),
+    /// The pool that a cache is made of.
+    CachePool(Pool),
     /// Reads as zeroes.
     Zeroes,
     /// Can't be read.
@@ -51,6 +60,42 @@ pub(super) struct Image {
     pub(super) metadata: Option<String>,
     /// Where its data is.
     pub(super) data: AreaRef,
+}
+
+/// A volume of a thin pool. LVM2, `lib/thin/thin.c`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Thin {
+    pub(super) pool: String,
+    /// Its number in the pool.
+    pub(super) device_id: u64,
+    /// The volume that is read where the pool has nothing.
+    pub(super) external_origin: Option<String>,
+}
+
+/// A volume with a cache. LVM2, `lib/cache_segtype/cache.c`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Cache {
+    pub(super) origin: String,
+    /// The pool, or the one volume that has all of the cache.
+    pub(super) pool: String,
+    /// Where metadata and data are in that one volume.
+    pub(super) inside: Option<CacheVolume>,
+    /// The cache is there, but reads and writes pass it by.
+    pub(super) passes: bool,
+}
+
+/// Start and length of what is in a cache's one volume, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CacheVolume {
+    pub(super) metadata: (u64, u64),
+    pub(super) data: (u64, u64),
+}
+
+/// The logical volumes that a thin pool or a cache pool is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pool {
+    pub(super) metadata: String,
+    pub(super) data: String,
 }
 
 /// A part of a physical volume or of another logical volume.
@@ -84,13 +129,26 @@ impl Segment {
         let areas = match &self.kind {
             Kind::Linear(area) => std::slice::from_ref(area),
             Kind::Stripes { areas, .. } => areas,
-            // Its images are logical volumes of their own.
-            Kind::Raid { .. } | Kind::Zeroes | Kind::Error | Kind::Unsupported(_) => &[],
+            // None, or logical volumes of their own.
+            _ => &[],
         };
         let each = u64::try_from(areas.len())
             .ok()
             .and_then(|count| self.extent_count.checked_div(count));
         areas.iter().map(move |area| (area, each.unwrap_or(0)))
+    }
+
+    /// The logical volumes that it needs whole, but for the images of a RAID.
+    pub(super) fn needs(&self) -> impl Iterator<Item = &str> {
+        let (both, one) = match &self.kind {
+            Kind::Thin(thin) => ([Some(&thin.pool), None], thin.external_origin.as_ref()),
+            Kind::Cache(cache) => ([Some(&cache.origin), Some(&cache.pool)], None),
+            Kind::ThinPool(pool) | Kind::CachePool(pool) => {
+                ([Some(&pool.metadata), Some(&pool.data)], None)
+            }
+            _ => ([None, None], None),
+        };
+        both.into_iter().flatten().chain(one).map(String::as_str)
     }
 }
 
@@ -108,10 +166,46 @@ impl Kind {
                 Self::striped(section, area_names(areas.list())?)
             }
             "mirror" => Self::mirror(section),
+            "thin" => Self::thin(section),
+            "thin-pool" => Ok(Self::ThinPool(Pool {
+                metadata: section.text("metadata")?.into_owned(),
+                data: section.text("pool")?.into_owned(),
+            })),
+            "cache" => Self::cache(section, None),
+            "cache+CACHE_USES_CACHEVOL" => Self::cache(section, Some(cache_volume(section)?)),
+            "cache-pool" => Ok(Self::CachePool(Pool {
+                metadata: section.text("metadata")?.into_owned(),
+                data: section.text("data")?.into_owned(),
+            })),
             "zero" => Ok(Self::Zeroes),
             "error" => Ok(Self::Error),
             _ => Self::raid(section, type_name),
         }
+    }
+
+    fn thin(section: &Section<'_>) -> Result<Self, String> {
+        if section.number("start_extent")? != 0 {
+            return Err("a thin volume begins in another one".to_owned());
+        }
+        let origin = section.value("external_origin");
+        let origin = origin.map(|name| name.text().ok_or("an origin without a name"));
+        Ok(Self::Thin(Thin {
+            pool: section.text("thin_pool")?.into_owned(),
+            device_id: section.number("device_id")?,
+            external_origin: origin.transpose()?.map(Cow::into_owned),
+        }))
+    }
+
+    fn cache(section: &Section<'_>, inside: Option<CacheVolume>) -> Result<Self, String> {
+        if section.number("start_extent")? != 0 {
+            return Err("a cached volume begins in another one".to_owned());
+        }
+        Ok(Self::Cache(Cache {
+            origin: section.text("origin")?.into_owned(),
+            pool: section.text("cache_pool")?.into_owned(),
+            inside,
+            passes: section.text("cache_mode").as_deref() == Ok("passthrough"),
+        }))
     }
 
     /// A mirror of the old style. What is not in sync is right on its first leg, which is all that
@@ -190,6 +284,17 @@ impl Kind {
             areas,
         })
     }
+}
+
+fn cache_volume(section: &Section<'_>) -> Result<CacheVolume, String> {
+    let bytes = |name: &str| {
+        let bytes = section.number(name)?.checked_mul(SECTOR_BYTES);
+        bytes.ok_or_else(|| format!("`{name}` is past the end of any device"))
+    };
+    Ok(CacheVolume {
+        metadata: (bytes("metadata_start")?, bytes("metadata_len")?),
+        data: (bytes("data_start")?, bytes("data_len")?),
+    })
 }
 
 /// The size of a piece, which the text gives in sectors.

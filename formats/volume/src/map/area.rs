@@ -52,6 +52,10 @@ impl<D: BlockRead + ?Sized> Area<D> {
         })
     }
 
+    pub(crate) fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
     pub(crate) fn source(&self) -> &Source<D> {
         &self.source
     }
@@ -63,7 +67,7 @@ impl<D: BlockRead + ?Sized> Area<D> {
         Ok(self.start_bytes.saturating_add(offset))
     }
 
-    pub(super) fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    pub(crate) fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let at = self.below(offset, len_of(buf))?;
         match &self.source {
             Source::Device(device) => device.read_at(at, buf),
@@ -97,6 +101,15 @@ impl<D: BlockRead + ?Sized> Area<D> {
 }
 
 impl<D: BlockWrite + ?Sized> Area<D> {
+    /// Whether all of a range can be written where it is.
+    pub(super) fn check_write(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        let at = self.below(offset, len_bytes)?;
+        match &self.source {
+            Source::Device(_) => Ok(()),
+            Source::Volume(volume) => volume.check_write(at, len_bytes),
+        }
+    }
+
     pub(super) fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
         let at = self.below(offset, len_of(buf))?;
         match &self.source {

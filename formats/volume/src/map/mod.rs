@@ -7,7 +7,9 @@
 mod area;
 mod geometry;
 mod gf;
+mod moved;
 mod parity;
+mod remapped;
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -19,7 +21,9 @@ use diskfs_block::{
 
 pub(crate) use area::{Area, Source};
 pub(crate) use geometry::Geometry;
+pub(crate) use moved::Moved;
 pub(crate) use parity::{Parity, Rotation, Sums};
+pub(crate) use remapped::{Access, Piece, Remapped, Table, Target};
 
 /// A volume as a device: segments on parts of other devices.
 ///
@@ -54,6 +58,8 @@ pub(crate) struct Segment<D: ?Sized> {
 pub(crate) enum Layout<D: ?Sized> {
     /// Parts of devices.
     Members(Members<D>),
+    /// Blocks of devices, by a table.
+    Remapped(Remapped<D>),
     /// Nothing: it reads as zeroes, and what is written is forgotten.
     Zeroes,
     /// Nothing: it cannot be read or written.
@@ -141,10 +147,7 @@ impl<D: BlockRead + ?Sized> Mapped<D> {
             volume.size_bytes = start_bytes
                 .checked_add(len_bytes)
                 .ok_or_else(|| Error::corrupt("a volume is longer than any device"))?;
-            if let Layout::Members(members) = &layout {
-                let areas = members.areas.iter().flatten();
-                areas.for_each(|area| volume.note(area));
-            }
+            layout.areas().for_each(|area| volume.note(area));
             volume.segments.push(Segment {
                 start_bytes,
                 len_bytes,
@@ -175,61 +178,99 @@ impl<D: BlockRead + ?Sized> Mapped<D> {
         let segment = after
             .checked_sub(1)
             .and_then(|index| self.segments.get(index));
-        let run = segment.and_then(|segment| segment.run_at(offset));
+        let run = segment.map(|segment| segment.run_at(offset)).transpose()?;
         // A segment is never empty, and callers check the volume's end first.
-        run.ok_or_else(|| Error::corrupt("a volume has a gap").at(offset))
+        run.filter(|run| run.len_bytes > 0)
+            .ok_or_else(|| Error::corrupt("a volume has a gap").at(offset))
+    }
+}
+
+impl<D: BlockRead + ?Sized> Layout<D> {
+    /// All that it is put together of.
+    fn areas(&self) -> impl Iterator<Item = &Area<D>> {
+        let (members, tables) = match self {
+            Self::Members(members) => (&members.areas[..], &[][..]),
+            Self::Remapped(remapped) => (&[][..], remapped.areas()),
+            Self::Zeroes | Self::Error => (&[][..], &[][..]),
+        };
+        members.iter().flatten().chain(tables)
     }
 }
 
 /// A piece of a segment.
 struct Run<'a, D: ?Sized> {
-    layout: &'a Layout<D>,
-    /// From the segment's start on.
-    offset: u64,
+    below: Below<'a, D>,
     len_bytes: u64,
 }
 
+/// Where a piece is, from a byte on.
+enum Below<'a, D: ?Sized> {
+    Members(&'a Members<D>, u64),
+    One(&'a Area<D>, u64, Access),
+    /// A table has nothing for it.
+    Hole(Access),
+    Zeroes,
+    Error,
+}
+
 impl<D: BlockRead + ?Sized> Segment<D> {
-    fn run_at(&self, offset: u64) -> Option<Run<'_, D>> {
-        let within = offset.checked_sub(self.start_bytes)?;
-        let left = self.len_bytes.checked_sub(within)?;
-        let len_bytes = match &self.layout {
-            Layout::Members(members) => members.geometry.run_bytes(within, left),
-            Layout::Zeroes | Layout::Error => left,
+    fn run_at(&self, offset: u64) -> Result<Run<'_, D>> {
+        let within = offset.saturating_sub(self.start_bytes);
+        let left = self.len_bytes.saturating_sub(within);
+        let (below, len_bytes) = match &self.layout {
+            Layout::Members(members) => (
+                Below::Members(members, within),
+                members.geometry.run_bytes(within, left),
+            ),
+            Layout::Remapped(remapped) => return remapped.run_at(within, left),
+            Layout::Zeroes => (Below::Zeroes, left),
+            Layout::Error => (Below::Error, left),
         };
-        (len_bytes > 0).then_some(Run {
-            layout: &self.layout,
-            offset: within,
-            len_bytes,
-        })
+        Ok(Run { below, len_bytes })
     }
 }
 
 impl<D: BlockRead + ?Sized> Run<'_, D> {
     fn read(&self, buf: &mut [u8]) -> Result<()> {
-        match self.layout {
-            Layout::Members(members) => members.read(self.offset, buf),
-            Layout::Zeroes => {
+        match self.below {
+            Below::Members(members, offset) => members.read(offset, buf),
+            Below::One(area, offset, _) => area.read_at(offset, buf),
+            Below::Hole(_) | Below::Zeroes => {
                 buf.fill(0);
                 Ok(())
             }
-            Layout::Error => Err(error_segment()),
+            Below::Error => Err(error_segment()),
         }
     }
 
     fn extent(&self) -> Result<Extent> {
-        let extent = match self.layout {
-            Layout::Members(members) => members.extent(self.offset, self.len_bytes)?,
-            Layout::Zeroes => Extent {
-                len_bytes: self.len_bytes,
-                kind: ExtentKind::Zero,
-            },
-            Layout::Error => return Err(error_segment()),
+        let nothing = |kind| Extent {
+            len_bytes: self.len_bytes,
+            kind,
+        };
+        let extent = match self.below {
+            Below::Members(members, offset) => members.extent(offset, self.len_bytes)?,
+            Below::One(area, offset, _) => area.extent_at(offset)?,
+            Below::Hole(_) => nothing(ExtentKind::Unallocated),
+            Below::Zeroes => nothing(ExtentKind::Zero),
+            Below::Error => return Err(error_segment()),
         };
         Ok(Extent {
             len_bytes: extent.len_bytes.min(self.len_bytes),
             ..extent
         })
+    }
+
+    fn will_need(&self, len_bytes: u64) {
+        match self.below {
+            Below::Members(members, offset) => {
+                if let Some((area, offset)) = members.copies(offset).next() {
+                    area.will_need(offset, len_bytes);
+                }
+            }
+            Below::One(area, offset, _) => area.will_need(offset, len_bytes),
+            Below::Hole(_) | Below::Zeroes | Below::Error => {}
+        }
     }
 }
 
@@ -243,12 +284,24 @@ fn error_segment() -> Error {
 impl<D: BlockWrite + ?Sized> Run<'_, D> {
     /// Does something to every copy.
     fn each(&self, mut change: impl FnMut(&Area<D>, u64) -> Result<()>) -> Result<()> {
-        match self.layout {
-            Layout::Members(members) => members
-                .copies(self.offset)
+        match self.below {
+            Below::Members(members, offset) => members
+                .copies(offset)
                 .try_for_each(|(area, offset)| change(area, offset)),
-            Layout::Zeroes => Ok(()),
-            Layout::Error => Err(error_segment()),
+            Below::One(area, offset, Access::Granted) => change(area, offset),
+            Below::One(.., Access::Refused(reason)) | Below::Hole(Access::Refused(reason)) => {
+                Err(Error::unsupported(format!("the volume {reason}")))
+            }
+            Below::Zeroes | Below::Hole(Access::Granted) => Ok(()),
+            Below::Error => Err(error_segment()),
+        }
+    }
+
+    /// The same, but for what is not stored: zeroes need nothing there.
+    fn each_stored(&self, change: impl FnMut(&Area<D>, u64) -> Result<()>) -> Result<()> {
+        match self.below {
+            Below::Hole(_) => Ok(()),
+            _ => self.each(change),
         }
     }
 }
@@ -301,31 +354,39 @@ impl<D: BlockRead + ?Sized> BlockRead for Mapped<D> {
     }
 
     fn block_size(&self) -> u32 {
-        let members = self
-            .segments
-            .iter()
-            .find_map(|segment| match &segment.layout {
-                Layout::Members(members) => members.areas.iter().flatten().next(),
-                Layout::Zeroes | Layout::Error => None,
-            });
-        members.map_or(512, Area::block_size)
+        let mut areas = self.segments.iter().flat_map(|one| one.layout.areas());
+        areas.next().map_or(512, Area::block_size)
     }
 
     fn will_need(&self, offset: u64, len_bytes: u64) {
         // Only a hint, and to be had for a range past the end, too.
         let _ = self.each_run(offset, len_bytes, |run, len_bytes| {
-            if let Layout::Members(members) = run.layout
-                && let Some((area, offset)) = members.copies(run.offset).next()
-            {
-                area.will_need(offset, len_bytes);
-            }
+            run.will_need(len_bytes);
             Ok(())
         });
     }
 }
 
+impl<D: BlockWrite + ?Sized> Mapped<D> {
+    /// Whether all of a range can be written where it is. Asked before the first byte is written, so
+    /// that a write which can't be done does nothing.
+    fn check_write(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.each_run(offset, len_bytes, |run, len_bytes| {
+            run.each(|area, offset| area.check_write(offset, len_bytes))
+        })
+    }
+
+    /// The same for zeroes, of which there are some already.
+    fn check_zero(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.each_run(offset, len_bytes, |run, len_bytes| {
+            run.each_stored(|area, offset| area.check_write(offset, len_bytes))
+        })
+    }
+}
+
 impl<D: BlockWrite + ?Sized> BlockWrite for Mapped<D> {
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        self.check_write(offset, len_of(buf))?;
         let mut rest = buf;
         self.each_run(offset, len_of(buf), |run, len_bytes| {
             let (now, later) = rest.split_at(index_of(len_bytes, rest));
@@ -335,14 +396,17 @@ impl<D: BlockWrite + ?Sized> BlockWrite for Mapped<D> {
     }
 
     fn write_zeroes(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.check_zero(offset, len_bytes)?;
         self.each_run(offset, len_bytes, |run, len_bytes| {
-            run.each(|area, offset| area.write_zeroes(offset, len_bytes))
+            run.each_stored(|area, offset| area.write_zeroes(offset, len_bytes))
         })
     }
 
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
-        self.each_run(offset, len_bytes, |run, len_bytes| {
-            run.each(|area, offset| area.discard(offset, len_bytes))
+        // Only a hint: what may not be written stays.
+        self.each_run(offset, len_bytes, |run, len_bytes| match run.below {
+            Below::One(.., Access::Refused(_)) | Below::Hole(_) => Ok(()),
+            _ => run.each(|area, offset| area.discard(offset, len_bytes)),
         })
     }
 

@@ -1,7 +1,9 @@
 //! LVM2: what its own tools write and say, and what none of them would.
 
+mod device_mapper;
 mod disk;
 mod fixtures;
 mod hostile;
 mod layouts;
+mod persistent;
 mod tools;

@@ -1,0 +1,107 @@
+//! `cache_disk_superblock`: block 0 of a cache's metadata.
+
+use std::num::NonZeroU64;
+
+use diskfs_block::{BlockRead, Error, Result};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use crate::persistent::{BLOCK_BYTES, Blocks};
+
+/// `CACHE_SUPERBLOCK_MAGIC`, which the kernel has in octal.
+const MAGIC: u64 = 0o6_142_003;
+
+/// `SUPERBLOCK_CSUM_XOR`.
+const XOR: u32 = 9_031_977;
+
+/// `CLEAN_SHUTDOWN`, a bit.
+const CLEAN_SHUTDOWN: u32 = 1;
+
+/// Blocks are of 32 KiB to 1 GiB, in steps of 32 KiB.
+const STEP_SECTORS: u32 = 64;
+const MOST_SECTORS: u32 = 2 << 20;
+
+const SECTOR_BYTES: u64 = 512;
+
+#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Raw {
+    csum: U32,
+    flags: U32,
+    blocknr: U64,
+    uuid: [u8; 16],
+    magic: U64,
+    version: U32,
+    policy_name: [u8; 16],
+    policy_hint_size: U32,
+    metadata_space_map_root: [u8; 128],
+    mapping_root: U64,
+    hint_root: U64,
+    discard_root: U64,
+    discard_block_size: U64,
+    discard_nr_blocks: U64,
+    data_block_size: U32,
+    metadata_block_size: U32,
+    cache_blocks: U32,
+    compat_flags: U32,
+    compat_ro_flags: U32,
+    incompat_flags: U32,
+    read_hits: U32,
+    read_misses: U32,
+    write_hits: U32,
+    write_misses: U32,
+    policy_version: [U32; 3],
+    dirty_root: U64,
+}
+
+const _: () = assert!(size_of::<Raw>() == 292);
+
+/// What a cache's metadata begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Superblock {
+    pub(super) mapping_root: u64,
+    /// Where the dirty bits are that version 1 has in the mappings.
+    pub(super) dirty_root: Option<u64>,
+    pub(super) block_bytes: NonZeroU64,
+    pub(super) cache_blocks: u64,
+    /// The dirty bits are right.
+    pub(super) is_clean_shutdown: bool,
+}
+
+impl Superblock {
+    pub(super) fn read<D: BlockRead + ?Sized>(blocks: &Blocks<D>) -> Result<Self> {
+        let bytes = blocks.superblock("superblock of a cache", XOR)?;
+        let raw = Raw::ref_from_prefix(&bytes);
+        let (raw, _) = raw.map_err(|_| Error::corrupt("has a cache without a superblock"))?;
+        if raw.magic.get() != MAGIC || raw.blocknr.get() != 0 {
+            return Err(Error::corrupt("has a cache whose metadata is none"));
+        }
+        let (version, incompatible) = (raw.version.get(), raw.incompat_flags.get());
+        if !matches!(version, 1 | 2) || incompatible != 0 {
+            return Err(Error::unsupported(format!(
+                "has a cache whose metadata is of version {version} with features \
+                 {incompatible:#x}, which is not read"
+            )));
+        }
+        let (sectors, of_metadata) = (raw.data_block_size.get(), raw.metadata_block_size.get());
+        let metadata_bytes = u64::from(of_metadata).checked_mul(SECTOR_BYTES);
+        let block_bytes = u64::from(sectors).checked_mul(SECTOR_BYTES);
+        let block_bytes = block_bytes
+            .and_then(NonZeroU64::new)
+            .filter(|_| sectors.is_multiple_of(STEP_SECTORS) && sectors <= MOST_SECTORS)
+            .filter(|_| metadata_bytes == u64::try_from(BLOCK_BYTES).ok())
+            .ok_or_else(|| {
+                let reason = format!(
+                    "has a cache with blocks of {sectors} sectors, of {of_metadata} for metadata"
+                );
+                Error::corrupt(reason)
+            })?;
+        Ok(Self {
+            mapping_root: raw.mapping_root.get(),
+            dirty_root: (version == 2).then_some(raw.dirty_root.get()),
+            block_bytes,
+            cache_blocks: u64::from(raw.cache_blocks.get()),
+            is_clean_shutdown: raw.flags.get() & CLEAN_SHUTDOWN != 0,
+        })
+    }
+}
