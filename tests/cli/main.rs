@@ -2,6 +2,7 @@
 
 mod changing;
 mod errors;
+mod guest;
 mod listing;
 mod luks;
 mod lvm;

@@ -3,6 +3,7 @@
 
 mod debian;
 mod filesystems;
+mod guest;
 mod images;
 mod volumes;
 mod writable;

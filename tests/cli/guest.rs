@@ -1,0 +1,172 @@
+//! The guest's own tree: several filesystems, disks and systems.
+
+use std::fs;
+use std::path::Path;
+
+use diskfs_fixtures::{TempImage, image};
+use serde_json::Value;
+
+use crate::{diskfs, diskfs_in};
+
+/// `guest.raw`, with its second disk beside it.
+fn with_data() -> TempImage {
+    let system = image("guest.raw");
+    let data = image("guest-data.raw");
+    fs::copy(data.path(), system.directory().join("data.raw")).unwrap();
+    system
+}
+
+#[test]
+fn a_path_goes_through_all_filesystems() {
+    let disk = with_data();
+    let cat = |path: &str| {
+        let operand = format!("guest.raw:{path}");
+        diskfs(&disk, &["cat", "--add", "data.raw", &operand]).text()
+    };
+    assert_eq!(cat("/boot/vmlinuz"), "vmlinuz\n");
+    assert_eq!(cat("/home/ann/letter"), "ann/letter\n");
+    // An absolute link from the root's filesystem into another one.
+    assert_eq!(cat("/letter"), "ann/letter\n");
+    assert_eq!(cat("/var/mail/inbox"), "ann/mail/inbox\n");
+    assert_eq!(cat("/srv/my data/photos/one"), "photos/one\n");
+    assert_eq!(cat("/opt/data/photos/../photos/one"), "photos/one\n");
+    let listed = diskfs(&disk, &["ls", "guest.raw:/boot"]).text();
+    assert_eq!(listed, "grub\nlost+found\nother\nvmlinuz\n");
+}
+
+#[test]
+fn what_is_hidden_or_not_read_is_no_empty_directory() {
+    let disk = image("guest.raw");
+    let failure = |path: &str| {
+        let operand = format!("guest.raw:{path}");
+        diskfs(&disk, &["cat", &operand]).failure()
+    };
+    let (code, stderr) = failure("/boot/hidden");
+    assert_eq!(code, 3, "{stderr}");
+    let (code, stderr) = failure("/boot/other/x");
+    assert_eq!(code, 4, "{stderr}");
+    assert!(stderr.contains("xfs"), "{stderr}");
+    // A volume by its name is that volume and nothing else.
+    let words = ["ls", "--volume", "vg-0/my-root", "guest.raw:/boot"];
+    assert_eq!(diskfs(&disk, &words).text(), "below\nhidden\n");
+}
+
+#[test]
+fn explain_tells_where_each_volume_is_and_why() {
+    let disk = with_data();
+    let text = diskfs(&disk, &["mount", "--explain", "guest.raw"]).text();
+    for line in [
+        "operating system 1: Debian GNU/Linux 12 (bookworm)",
+        "  / from vg-0/my-root",
+        "  /boot from p2 (/etc/fstab, line 3)",
+        "  /home from vg-0/home (/etc/fstab, line 5)",
+        "  /srv/my data skipped: no volume is called LABEL=my data: image not given? \
+         (/etc/fstab, line 6: LABEL=my data)",
+        "  /mnt/gone skipped: there is no /dev/sda9 on what is given (/etc/fstab, line 8: /dev/sda9)",
+        "  /no/such/dir skipped: the guest has no such directory (/etc/fstab, line 10: \
+         UUID=d15cf500-0000-4000-8000-0000000000b0)",
+        "p3: a part of what is listed beside it",
+        "vg-0/swap: swap area",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+    let words = ["mount", "--explain", "--json", "guest.raw", "data.raw"];
+    let json = diskfs(&disk, &words).json();
+    let mounts = json["systems"][0]["mounts"].as_array().unwrap();
+    let of = |path: &str| -> &Value {
+        let found = mounts.iter().find(|mount| mount["path"] == path);
+        found.unwrap_or_else(|| panic!("{path}: {json}"))
+    };
+    assert_eq!(of("/srv/my data")["volume"], "disk2");
+    assert_eq!(
+        of("/opt/data")["from"],
+        "/etc/systemd/system/opt-data.mount"
+    );
+    assert_eq!(of("/boot/other")["mounted"], false);
+    assert_eq!(of("/boot/other")["volume"], "p1");
+    assert_eq!(json["not_mounted"][0]["volume"], "p3");
+}
+
+#[test]
+fn a_change_goes_where_the_guest_would_see_it() {
+    let disk = with_data();
+    let new = disk.directory().join("new");
+    fs::write(&new, "new\n").unwrap();
+    for to in [
+        "/boot/grub/new",
+        "/home/ann/new",
+        "/opt/data/new",
+        "/etc/new",
+    ] {
+        let operand = format!("guest.raw:{to}");
+        let words = ["cp", "--add", "data.raw", "new", &operand];
+        diskfs(&disk, &words).text();
+    }
+    for (volume, path) in [
+        ("p2", "/grub/new"),
+        ("vg-0/home", "/ann/new"),
+        ("vg-0/my-root", "/etc/new"),
+        ("disk2", "/new"),
+    ] {
+        let operand = format!("guest.raw:{path}");
+        let words = ["cat", "--add", "data.raw", "--volume", volume, &operand];
+        assert_eq!(diskfs(&disk, &words).text(), "new\n", "{volume}");
+    }
+    let across = ["mv", "guest.raw:/home/ann/new", "/etc/moved"];
+    let (code, stderr) = diskfs(&disk, &across).failure();
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains("another filesystem"), "{stderr}");
+    let (code, stderr) = diskfs(&disk, &["rm", "-rf", "guest.raw:/home"]).failure();
+    assert_eq!(code, 1, "{stderr}");
+}
+
+#[test]
+fn of_several_systems_one_is_named() {
+    let disk = image("guest-two.raw");
+    let (code, stderr) = diskfs(&disk, &["ls", "guest-two.raw"]).failure();
+    assert_eq!(code, 2, "{stderr}");
+    for part in ["1 (Linux on p1)", "2 (Fedora CoreOS 44 on p2)", "--os 1"] {
+        assert!(stderr.contains(part), "{part}: {stderr}");
+    }
+    let cat = |os: &str, path: &str| {
+        let operand = format!("guest-two.raw:{path}");
+        diskfs(&disk, &["cat", "--os", os, &operand])
+    };
+    assert_eq!(cat("1", "/bin/true").text(), "bin/true\n");
+    // What ostree deploys is the root, and its /var lies elsewhere.
+    let log = cat("2", "/var/log/messages").text();
+    assert_eq!(log, "ostree/deploy/fedora/var/log/messages\n");
+    let same = cat("2", "/sysroot/ostree/deploy/fedora/var/log/messages").text();
+    assert_eq!(same, log);
+    assert_eq!(cat("3", "/x").failure().0, 3);
+}
+
+/// Copies a range of a file into a file of its own, as a disk.
+fn cut(from: &Path, to: &Path, start: usize, len: usize) {
+    let bytes = fs::read(from).unwrap();
+    fs::write(to, &bytes[start..start + len]).unwrap();
+}
+
+#[test]
+fn a_group_may_lie_on_several_images() {
+    const MIB: usize = 1 << 20;
+    let whole = image("lvm-striped.raw");
+    let directory = whole.directory();
+    cut(&whole.path(), &directory.join("a.raw"), MIB, 16 * MIB);
+    cut(&whole.path(), &directory.join("b.raw"), 18 * MIB, 16 * MIB);
+    let one = diskfs_in(directory, &["ls", "a.raw"]);
+    let (code, stderr) = one.failure();
+    assert_ne!(code, 0);
+    assert!(stderr.contains("not on this disk"), "{stderr}");
+    for (first, second) in [("a.raw", "b.raw"), ("b.raw", "a.raw")] {
+        let operand = format!("{first}:/size-1");
+        let words = ["ls", "--add", second, "--volume", "vg-0/my-root", &operand];
+        assert_eq!(diskfs_in(directory, &words).text(), "/size-1\n");
+    }
+    let json = diskfs_in(directory, &["info", "--json", "a.raw", "--add", "b.raw"]).json();
+    let physical = json["volume_groups"][0]["physical_volumes"]
+        .as_array()
+        .unwrap();
+    let on: Vec<_> = physical.iter().map(|pv| &pv["volume"]).collect();
+    assert_eq!(on, ["disk", "disk2"]);
+}
