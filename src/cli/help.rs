@@ -56,11 +56,14 @@ Images and paths:
   `disk.qcow2,format=qcow2,snapshot=before`; a comma in its name is doubled. A path alone
   belongs to the image before it: `diskfs cat disk.qcow2:/etc/hosts /etc/fstab`.
 
-Which volume is meant:
-  The only filesystem, or the only one that holds an operating system; else name one with
-  --volume: p1 (a partition), vg0/root (a logical volume of LVM), md0 (an array of md), disk
-  (no partition), a UUID, label, PARTUUID or PARTLABEL. What is inside of an encrypted p1 is p1/luks,
-  with its key: --key p1:ask or p1:file:FILE.
+Which files are meant:
+  Those that the operating system itself would see at /: its root, with other filesystems where its
+  fstab puts them (`diskfs mount --explain` tells where, and why not). --os 2 names one of several
+  systems; --add data.qcow2 adds another disk of the machine, whose partitions are disk2/p1, ...
+  Without a system, the only filesystem. One volume alone is named with --volume: p1 (a
+  partition), vg0/root (a logical volume of LVM), md0 (an array of md), disk (no partition), a UUID,
+  label, PARTUUID or PARTLABEL. What is inside of an encrypted p1 is p1/luks, with its key:
+  --key p1:ask or p1:file:FILE.
   `diskfs info` shows them. --offset takes the filesystem at a byte of the disk.
 
 Exit codes:
@@ -69,12 +72,13 @@ Exit codes:
 
 What a change is worth after a crash:
   A command that changes files is one transaction of the guest's filesystem: whatever happens, it is
-  there as a whole or not at all, and it is durable when the command ends. That holds for what fits
-  in one transaction of the filesystem's journal: changed inodes, directories and maps (not contents)
-  of a quarter of the journal, 16 MiB at most. With the journal of 64 MiB that disks from 2 GiB on
-  have, these are 40,000 new files. What is more than that, or needs the room that it frees itself, is
-  committed in several transactions, each of which leaves a sound filesystem. A filesystem without a
-  journal (ext2) has no such promise.
+  there as a whole or not at all, and it is durable when the command ends. (When a command changes
+  several filesystems, each of them has its own.) That holds for what fits in one transaction of the
+  filesystem's journal: changed inodes, directories and maps (not contents) of a quarter of the
+  journal, 16 MiB at most. With the journal of 64 MiB that disks from 2 GiB on have, these are 40,000
+  new files. What is more than that, or needs the room that it frees itself, is committed in several
+  transactions, each of which leaves a sound filesystem. A filesystem without a journal (ext2) has no
+  such promise.
   --dry-run shows what would change; --overlay FILE leaves the image as it is.
 
 Times are shown in UTC. Names on a terminal are quoted, so that they can't control it.";
