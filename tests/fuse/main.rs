@@ -4,6 +4,7 @@
 mod commands;
 mod durability;
 mod fixtures;
+mod guest;
 mod killed;
 mod lifetime;
 mod memory;
