@@ -3,14 +3,18 @@
 use std::sync::{Arc, OnceLock};
 
 use diskfs_block::{BlockRead, ErrorKind, Memory, Slice};
-use diskfs_fixtures::{image, pattern};
+use diskfs_fixtures::{image, kernel_sums, pattern, sha256_hex};
 use diskfs_volume::md::{Array, Member, arrays};
 use diskfs_volume::read_table;
 use proptest::prelude::*;
 
 /// The partitions of `md.raw`, each as bytes.
 fn partitions() -> Vec<Vec<u8>> {
-    let image = image("md.raw");
+    partitions_of("md.raw")
+}
+
+fn partitions_of(name: &str) -> Vec<Vec<u8>> {
+    let image = image(name);
     let disk: Arc<dyn BlockRead> = Arc::new(Memory::new(std::fs::read(image.path()).unwrap()));
     let table = read_table(&*disk).unwrap().unwrap();
     let open = |partition: &diskfs_volume::Partition| {
@@ -36,10 +40,16 @@ struct Machine {
 
 impl Machine {
     fn new(disks: impl IntoIterator<Item = Vec<u8>>) -> Self {
-        let read = |bytes| {
-            let disk = Memory::new(bytes);
-            Some((Member::read(&disk).unwrap()?, Arc::new(disk)))
-        };
+        Self::of(disks.into_iter().map(|bytes| Arc::new(Memory::new(bytes))))
+    }
+
+    /// The disks that are members of anything.
+    fn members(&self) -> Vec<Arc<Memory>> {
+        self.disks.clone()
+    }
+
+    fn of(disks: impl IntoIterator<Item = Arc<Memory>>) -> Self {
+        let read = |disk: Arc<Memory>| Some((Member::read(&*disk).unwrap()?, disk));
         let (members, disks): (Vec<Member>, Vec<_>) = disks.into_iter().filter_map(read).unzip();
         Self {
             disks,
@@ -175,6 +185,43 @@ fn what_makes_no_sense_is_refused() {
     assert_eq!(problem(with(92, &[0xff; 4], true)), ErrorKind::Corrupt);
     assert_eq!(problem(with(128, &[0xff; 6], true)), ErrorKind::OutOfBounds); // data offset
     assert_eq!(problem(with(80, &[0; 8], true)), ErrorKind::Corrupt); // size
+}
+
+/// Arrays in layouts that are made seldom, and with the old superblock: what the kernel read from
+/// them, which the second partition tells. Without any one member as well, where the level allows it.
+#[test]
+fn seldom_layouts_are_what_the_kernel_read() {
+    let mut disks = partitions_of("md-more.raw");
+    let sums = kernel_sums(&disks.remove(1));
+    assert_eq!(sums.len(), 18);
+    let machine = Machine::new(disks.clone());
+    assert_eq!(machine.arrays.len(), sums.len());
+    // The old superblock has no names, but the numbers that the arrays had.
+    let old = [("raid1-old", "0"), ("raid5-old", "1"), ("linear-old", "2")];
+    for (name, sum) in &sums {
+        let called = old.iter().find(|(old, _)| old == name);
+        let array = called.map_or(&**name, |(_, number)| *number);
+        let read = |machine: &Machine| {
+            let array = machine.array(array).expect(name);
+            let opened = array.open(&|index| Ok(Arc::clone(&machine.disks[index])));
+            let opened = opened.map_err(|error| error.kind())?;
+            let mut bytes = vec![0; usize::try_from(opened.size_bytes()).unwrap()];
+            opened.read_at(0, &mut bytes).unwrap();
+            Ok(sha256_hex(&bytes))
+        };
+        assert_eq!(read(&machine), Ok(sum.clone()), "{name}");
+        let slots = machine.array(array).unwrap().slots.clone();
+        for slot in slots.into_iter().flatten() {
+            let mut some = machine.members();
+            some.remove(slot);
+            let expected = if name.starts_with("raid0") || name.starts_with("linear") {
+                Err(ErrorKind::NotFound)
+            } else {
+                Ok(sum.clone())
+            };
+            assert_eq!(read(&Machine::of(some)), expected, "{name} without {slot}");
+        }
+    }
 }
 
 fn number() -> impl Strategy<Value = u64> {

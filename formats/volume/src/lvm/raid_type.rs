@@ -3,7 +3,7 @@
 
 use std::num::{NonZeroU64, NonZeroUsize};
 
-use crate::map::{Geometry, Parity, Rotation, Sums};
+use crate::map::{Far, Geometry, Parity, Rotation, Sums};
 
 /// The geometry of a type; `None` for one that is not read.
 pub(super) fn geometry(
@@ -21,6 +21,7 @@ pub(super) fn geometry(
             return Some(Geometry::Raid10 {
                 chunk_bytes,
                 copies,
+                far: Far::NONE,
             });
         }
         "raid4" => (First, Sums::P),

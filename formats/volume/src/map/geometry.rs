@@ -16,12 +16,14 @@ pub(crate) enum Geometry {
         /// Bytes in a piece.
         chunk_bytes: NonZeroU64,
     },
-    /// Pieces, each on several members, dealt out in turn: RAID10, "near" copies.
+    /// Pieces, each on several members, dealt out in turn: RAID10.
     Raid10 {
         /// Bytes in a piece.
         chunk_bytes: NonZeroU64,
-        /// How many members have each piece.
+        /// How many members have each piece beside one another: "near" copies.
         copies: NonZeroUsize,
+        /// How often all of that is there.
+        far: Far,
     },
     /// Pieces dealt out in turn, with sums from which lost ones can be computed.
     Parity {
@@ -30,6 +32,50 @@ pub(crate) enum Geometry {
         /// Where data and sums are.
         parity: Parity,
     },
+}
+
+/// Copies of a RAID10 that are further down, on other members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Far {
+    /// With the first.
+    pub(crate) copies: NonZeroUsize,
+    /// How much further down each is.
+    pub(crate) stride_bytes: u64,
+    /// Each row is followed by its copies ("offset"); else all rows are.
+    pub(crate) is_offset: bool,
+    /// Copies stay among so many members.
+    pub(crate) set: NonZeroUsize,
+}
+
+impl Far {
+    /// There is but the first.
+    pub(crate) const NONE: Self = Self {
+        copies: NonZeroUsize::MIN,
+        stride_bytes: 0,
+        is_offset: false,
+        set: NonZeroUsize::MAX,
+    };
+
+    /// The member that has the next copy of what `member` has. `__raid10_find_phys`, Linux,
+    /// `drivers/md/raid10.c`.
+    fn next_member(self, member: usize, near: usize, members: usize) -> usize {
+        let set = self.set.get();
+        let rest = members.checked_rem(set).unwrap_or(0);
+        let next = member.saturating_add(near);
+        let (start, len) = if rest == 0 {
+            (member.saturating_sub(member % self.set), set)
+        } else {
+            // The last set takes what is left, too.
+            let last = members.saturating_sub(rest).saturating_sub(set);
+            if next > last {
+                (last, set.saturating_add(rest))
+            } else {
+                (member.saturating_sub(member % self.set), set)
+            }
+        };
+        let within = next.saturating_sub(start).checked_rem(len).unwrap_or(0);
+        start.saturating_add(within)
+    }
 }
 
 /// A place on one member.
@@ -64,7 +110,7 @@ impl Geometry {
             Self::Parity { .. } if !in_sync => 0,
             Self::Mirror => members.saturating_sub(1),
             Self::Stripes { .. } => 0,
-            Self::Raid10 { copies, .. } => copies.get().saturating_sub(1),
+            Self::Raid10 { .. } => self.least_members().saturating_sub(1),
             Self::Parity { parity, .. } => parity.sums(),
         }
     }
@@ -75,8 +121,10 @@ impl Geometry {
         match self {
             Self::Mirror => Some(each),
             Self::Stripes { .. } => each.checked_mul(members),
-            Self::Raid10 { copies, .. } => {
-                let pieces = each.checked_div(chunk_bytes)?.checked_mul(members)?;
+            Self::Raid10 { copies, far, .. } => {
+                let pieces = each.checked_div(chunk_bytes)?;
+                let pieces = pieces.checked_div(u64::try_from(far.copies.get()).ok()?)?;
+                let pieces = pieces.checked_mul(members)?;
                 let pieces = pieces.checked_div(u64::try_from(copies.get()).ok()?)?;
                 pieces.checked_mul(chunk_bytes)
             }
@@ -91,7 +139,7 @@ impl Geometry {
     pub(crate) fn least_members(self) -> usize {
         match self {
             Self::Mirror | Self::Stripes { .. } => 1,
-            Self::Raid10 { copies, .. } => copies.get(),
+            Self::Raid10 { copies, far, .. } => copies.saturating_mul(far.copies).get(),
             Self::Parity { parity, .. } => parity.sums().saturating_add(1),
         }
     }
@@ -101,7 +149,7 @@ impl Geometry {
         match self {
             Self::Mirror => members.get(),
             Self::Stripes { .. } | Self::Parity { .. } => 1,
-            Self::Raid10 { copies, .. } => copies.get(),
+            Self::Raid10 { .. } => self.least_members(),
         }
     }
 
@@ -120,13 +168,8 @@ impl Geometry {
             Self::Raid10 {
                 chunk_bytes,
                 copies,
-            } => {
-                let copies = u64::try_from(copies.get()).unwrap_or(u64::MAX);
-                let copy = u64::try_from(copy).unwrap_or(u64::MAX);
-                let number = (offset / chunk_bytes).saturating_mul(copies);
-                let (row, member) = deal(number.saturating_add(copy), members);
-                Place::in_row(row, member, offset, chunk_bytes)
-            }
+                far,
+            } => raid10(offset, copy, members, (chunk_bytes, copies, far)),
             Self::Parity {
                 chunk_bytes,
                 parity,
@@ -151,6 +194,31 @@ impl Place {
                 .saturating_mul(chunk_bytes.get())
                 .saturating_add(offset % chunk_bytes),
         }
+    }
+}
+
+fn raid10(
+    offset: u64,
+    copy: usize,
+    members: NonZeroUsize,
+    (chunk_bytes, near, far): (NonZeroU64, NonZeroUsize, Far),
+) -> Place {
+    let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+    let (down, beside) = (copy / near, copy % near);
+    let number = (offset / chunk_bytes).saturating_mul(wide(near.get()));
+    let (row, first) = deal(number, members);
+    let rows = if far.is_offset { far.copies.get() } else { 1 };
+    let row = row.saturating_mul(wide(rows));
+    // Those beside may go on in the next row.
+    let (more, member) = deal(wide(first.saturating_add(beside)), members);
+    let member = (0..down).fold(member, |member, _| {
+        far.next_member(member, near.get(), members.get())
+    });
+    let place = Place::in_row(row.saturating_add(more), member, offset, chunk_bytes);
+    let further = far.stride_bytes.saturating_mul(wide(down));
+    Place {
+        offset: place.offset.saturating_add(further),
+        ..place
     }
 }
 

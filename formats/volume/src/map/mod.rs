@@ -20,7 +20,7 @@ use diskfs_block::{
 };
 
 pub(crate) use area::{Area, Source};
-pub(crate) use geometry::Geometry;
+pub(crate) use geometry::{Far, Geometry};
 pub(crate) use moved::Moved;
 pub(crate) use parity::{Parity, Rotation, Sums};
 pub(crate) use remapped::{Access, Piece, Remapped, Table, Target};

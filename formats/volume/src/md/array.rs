@@ -1,13 +1,13 @@
 //! An array: members put together.
 
-use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, Error, ErrorKind, Result};
 use uuid::Uuid;
 
+use super::plan::{self, Run};
 use super::superblock::Member;
-use crate::map::{Area, Geometry, Layout, Mapped, Members, Parity, Rotation, Source, Sums};
+use crate::map::{Area, Layout, Mapped, Members, Source};
 
 /// Members of an array: more than anyone makes. A superblock has room for 1,920.
 const MAX_MEMBERS: u32 = 384;
@@ -31,7 +31,7 @@ pub struct Array {
     pub slots: Vec<Option<usize>>,
     /// Why it does not open, if so.
     pub problem: Option<(ErrorKind, String)>,
-    geometry: Option<Geometry>,
+    runs: Vec<Run>,
     /// Start and length of each member's data.
     data: Vec<(u64, u64)>,
 }
@@ -69,7 +69,7 @@ impl Array {
             members: usize::try_from(newest.members).unwrap_or(usize::MAX),
             slots: Vec::new(),
             problem: None,
-            geometry: None,
+            runs: Vec::new(),
             data: Vec::new(),
         };
         if let Err((kind, reason)) = array.fill(newest, found) {
@@ -92,23 +92,25 @@ impl Array {
         for (index, member) in found {
             self.place(newest, *index, member)?;
         }
-        let geometry = geometry(newest).ok_or_else(|| {
-            let reason = format!(
-                "is {} of layout {:#x}, which is not read",
-                self.level, newest.layout
-            );
-            (ErrorKind::Unsupported, reason)
-        })?;
-        if self.members < geometry.least_members() {
-            let reason = format!("is {} of {} members", self.level, self.members);
-            return Err((ErrorKind::Corrupt, reason));
-        }
-        self.geometry = Some(geometry);
-        self.measure(newest, geometry)?;
+        let there: Vec<u64> = self.data.iter().map(|(_, len)| *len).collect();
+        let there = match newest.level {
+            // What is not there has a place, but nobody knows how long it is.
+            -1 | 0 if self.slots.contains(&None) => Vec::new(),
+            _ => there,
+        };
+        self.runs = plan::runs(newest, &there)?;
+        let lengths = self.runs.iter().map(|run| run.len_bytes);
+        self.size_bytes = lengths.fold(0, u64::saturating_add);
+        let spare = self.runs.iter();
+        let spare = spare.map(|run| run.geometry.spare(run.slots.len(), newest.in_sync));
+        let spare = spare.min().unwrap_or(0);
         let missing = self.slots.iter().filter(|slot| slot.is_none()).count();
-        if missing > geometry.spare(self.members, newest.in_sync) {
+        if missing > spare {
             let reason = format!("misses {missing} of its {} members", self.members);
             return Err((ErrorKind::NotFound, reason));
+        }
+        if self.size_bytes == 0 {
+            return Err((ErrorKind::Corrupt, "has no bytes".to_owned()));
         }
         Ok(())
     }
@@ -147,42 +149,6 @@ impl Array {
         Ok(())
     }
 
-    /// The array's size, and how much of each member it takes.
-    fn measure(
-        &mut self,
-        newest: &Member,
-        geometry: Geometry,
-    ) -> std::result::Result<(), (ErrorKind, String)> {
-        let chunk = newest.chunk_bytes.max(1);
-        let whole = |bytes: u64| {
-            let rest = bytes.checked_rem(chunk).unwrap_or(0);
-            bytes.saturating_sub(rest)
-        };
-        let each = match geometry {
-            Geometry::Mirror => newest.used_bytes,
-            Geometry::Stripes { .. } => {
-                let there = self.data.iter().zip(&self.slots);
-                let there = there.filter(|(_, slot)| slot.is_some());
-                let sizes: Vec<u64> = there.map(|((_, len), _)| whole(*len)).collect();
-                let first = sizes.first().copied().unwrap_or(0);
-                if sizes.iter().any(|size| *size != first) {
-                    let reason = "is raid0 of members of different sizes, which is not read";
-                    return Err((ErrorKind::Unsupported, reason.to_owned()));
-                }
-                first
-            }
-            Geometry::Raid10 { .. } | Geometry::Parity { .. } => whole(newest.used_bytes),
-        };
-        for (_, len) in &mut self.data {
-            *len = each;
-        }
-        self.size_bytes = geometry
-            .size_bytes(each, self.members, chunk)
-            .filter(|bytes| *bytes > 0)
-            .ok_or_else(|| (ErrorKind::Corrupt, format!("has members of {each} bytes")))?;
-        Ok(())
-    }
-
     /// Makes a device of it, to read. `find` gives the device of a member by its place among what was
     /// given to [`arrays`].
     ///
@@ -199,62 +165,28 @@ impl Array {
                 format!("md array {} {reason}", self.name),
             ));
         }
-        let areas = self
-            .slots
-            .iter()
-            .zip(&self.data)
-            .map(|(slot, (start, len))| {
-                let area = |index| Area::new(Source::Device(find(index)?), *start, *len);
-                slot.map(area).transpose()
-            });
-        let areas = areas.collect::<Result<Vec<_>>>()?;
-        let members = self
-            .geometry
-            .and_then(|geometry| Members::new(geometry, areas));
-        let members = members.ok_or_else(|| Error::corrupt("an md array without members"))?;
-        Mapped::new(vec![(self.size_bytes, Layout::Members(members))])
+        let layouts = self.runs.iter().map(|run| {
+            let areas = run.slots.iter().map(|slot| self.area(run, *slot, find));
+            let members = Members::new(run.geometry, areas.collect::<Result<_>>()?);
+            let members = members.ok_or_else(|| Error::corrupt("an md array without members"))?;
+            Ok((run.len_bytes, Layout::Members(members)))
+        });
+        Mapped::new(layouts.collect::<Result<_>>()?)
     }
-}
 
-/// What level and layout come to; `None` for those that are not read.
-fn geometry(member: &Member) -> Option<Geometry> {
-    use Rotation::{
-        First, Last, LeftAsymmetric, LeftSymmetric, NContinue, NRestart, RightAsymmetric,
-        RightSymmetric, ZeroRestart,
-    };
-    if member.level == 1 {
-        return Some(Geometry::Mirror);
-    }
-    let chunk_bytes = NonZeroU64::new(member.chunk_bytes)?;
-    let parity = |rotation, sums| {
-        Some(Geometry::Parity {
-            chunk_bytes,
-            parity: Parity { rotation, sums },
-        })
-    };
-    // The numbers of `ALGORITHM_*`, Linux, `drivers/md/raid5.h`.
-    let rotation = match member.layout & 0xf {
-        0 => LeftAsymmetric,
-        1 => RightAsymmetric,
-        2 => LeftSymmetric,
-        3 => RightSymmetric,
-        5 => Last,
-        8 => ZeroRestart,
-        9 => NRestart,
-        10 => NContinue,
-        _ => First, // 4; what is not known is refused below.
-    };
-    match (member.level, member.layout) {
-        (0, _) => Some(Geometry::Stripes { chunk_bytes }),
-        (4, _) => parity(Last, Sums::P),
-        (5, 0..=5) => parity(rotation, Sums::P),
-        (6, 0..=5 | 8..=10) => parity(rotation, Sums::PAndQ),
-        (6, 16..=20) => parity(rotation, Sums::PAndLastQ),
-        // One "far" copy and some near ones.
-        (10, layout) if layout >> 8 == 1 => Some(Geometry::Raid10 {
-            chunk_bytes,
-            copies: NonZeroUsize::new(usize::try_from(layout & 0xff).ok()?)?,
-        }),
-        _ => None,
+    /// What a run takes of a member; `None` for one that is not there.
+    fn area<D: BlockRead + ?Sized>(
+        &self,
+        run: &Run,
+        slot: usize,
+        find: &dyn Fn(usize) -> Result<Arc<D>>,
+    ) -> Result<Option<Area<D>>> {
+        let index = self.slots.get(slot).copied().flatten();
+        let area = |index| {
+            let (start, _) = self.data.get(slot).copied().unwrap_or_default();
+            let start = start.saturating_add(run.start_bytes);
+            Area::new(Source::Device(find(index)?), start, run.each_bytes)
+        };
+        index.map(area).transpose()
     }
 }

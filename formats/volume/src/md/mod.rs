@@ -4,7 +4,9 @@
 //! [`Array::open`] makes a device of one.
 
 mod array;
+mod plan;
 mod superblock;
+mod superblock_0;
 
 pub use array::{Array, arrays};
 pub use superblock::Member;

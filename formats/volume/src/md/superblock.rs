@@ -6,8 +6,16 @@ use uuid::Uuid;
 use zerocopy::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
+use super::superblock_0;
+
 /// `MD_SB_MAGIC`.
-const MAGIC: u32 = 0xa92b_4efc;
+pub(super) const MAGIC: u32 = 0xa92b_4efc;
+
+/// A RAID0 that does not say how members of different sizes are used, as the kernel has it.
+pub(super) const RAID0_LAYOUT_UNKNOWN: u32 = u32::MAX;
+
+/// `MD_FEATURE_RAID0_LAYOUT`.
+const HAS_RAID0_LAYOUT: u32 = 4096;
 
 /// md counts in sectors of this size, whatever the disk's are.
 pub(super) const SECTOR_BYTES: u64 = 512;
@@ -104,8 +112,8 @@ pub struct Member {
 }
 
 impl Member {
-    /// The member on `device`, or `None` when it is none. Versions 1.1, 1.2 and 1.0 are looked for, in
-    /// this order; 0.90 is not.
+    /// The member on `device`, or `None` when it is none. Versions 1.1, 1.2, 1.0 and
+    /// 0.90 are looked for, in this order.
     ///
     /// # Errors
     /// What the device answers when it cannot be read.
@@ -123,7 +131,7 @@ impl Member {
                 return Ok(Some(found));
             }
         }
-        Ok(None)
+        superblock_0::read(device)
     }
 
     fn from_bytes(bytes: &[u8], sector: u64) -> Option<Self> {
@@ -156,7 +164,11 @@ impl Member {
             role: role.filter(|role| u32::from(*role) < raw.raid_disks.get()),
             members: raw.raid_disks.get(),
             events: raw.events.get(),
-            layout: raw.layout.get(),
+            layout: if raw.level.get() == 0 && raw.feature_map.get() & HAS_RAID0_LAYOUT == 0 {
+                RAID0_LAYOUT_UNKNOWN
+            } else {
+                raw.layout.get()
+            },
             chunk_bytes: u64::from(raw.chunksize.get()).checked_mul(SECTOR_BYTES)?,
             used_bytes: raw.size.get().checked_mul(SECTOR_BYTES)?,
             data_start_bytes: raw.data_offset.get().checked_mul(SECTOR_BYTES)?,
