@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, ErrorKind};
+use diskfs_block::{BlockRead, BlockWrite, ErrorKind};
 use diskfs_volume::md::{Array, Member, arrays};
 
 use super::Volume;
@@ -39,6 +39,22 @@ impl MdArray {
             member.place().read()
         });
         Ok(Arc::new(opened?))
+    }
+
+    /// `None` when the disk is open for reading only.
+    pub(super) fn write(&self) -> diskfs_block::Result<Option<Arc<dyn BlockWrite>>> {
+        let read_only = || diskfs_block::Error::new(ErrorKind::ReadOnly, "the disk is read-only");
+        let mut slots = self.metadata.slots.iter().flatten();
+        let first = slots.next().and_then(|index| self.volumes.get(*index));
+        let first = first.map(|member| member.place().write()).transpose()?;
+        if first.flatten().is_none() {
+            return Ok(None);
+        }
+        let opened = self.metadata.open_writable(&|index| {
+            let member = self.volumes.get(index).ok_or_else(read_only)?;
+            member.place().write()?.ok_or_else(read_only)
+        });
+        Ok(Some(Arc::new(opened?)))
     }
 
     /// Why it does not open, if that is known before.

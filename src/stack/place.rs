@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, BlockWrite, Error, Slice};
+use diskfs_block::{BlockRead, BlockWrite, Slice};
 use diskfs_volume::Partition;
 
 use super::guest_disk::GuestDisk;
@@ -42,7 +42,7 @@ impl Place {
     pub(super) fn write(&self) -> diskfs_block::Result<Option<Arc<dyn BlockWrite>>> {
         match self {
             Self::Logical(logical) => logical.write(),
-            Self::Array(_) => Err(Error::unsupported("arrays of md are not written")),
+            Self::Array(array) => array.write(),
             Self::Plain(plain) => plain.write(),
             Self::Partition(GuestDisk::Writable(disk), partition) => {
                 Ok(Some(Arc::new(partition.open(Arc::clone(disk))?)))

@@ -66,7 +66,7 @@ mod warnings;
 
 pub use gpt::Attributes;
 pub use guid::Guid;
-pub use map::Mapped;
+pub use map::{Mapped, Writable};
 pub use partition::{Partition, PartitionKind, Problem};
 pub use sector::SectorSize;
 pub use table::{PartitionTable, TableKind, read_table, read_table_with};

@@ -3,7 +3,9 @@
 
 use diskfs_block::{BlockRead, Result, read_within};
 use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::map::{Change, Copies};
 
 /// `DM_RAID_MAGIC`.
 const MAGIC: [u8; 4] = *b"DmRd";
@@ -17,7 +19,7 @@ const RESHAPING: u32 = 1;
 /// What stands for "all of it".
 const ALL: u64 = u64::MAX;
 
-#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Raw {
     magic: [u8; 4],
@@ -35,6 +37,34 @@ struct Raw {
 }
 
 const _: () = assert!(size_of::<Raw>() == 64);
+
+/// Where a metadata image has its superblock and, behind it, its bitmap (`dm_raid`'s
+/// `bitmap_info.offset`).
+pub(super) const BYTES: u64 = 512;
+pub(super) const BITMAP_AT: u64 = 4096;
+
+/// How it tells of the copies.
+pub(super) const CHANGE: Change = Change { get, set };
+
+fn get(bytes: &[u8]) -> Option<(u64, Copies)> {
+    let (raw, _) = Raw::ref_from_prefix(bytes).ok()?;
+    let copies = match raw.array_resync_offset.get() {
+        ALL => Copies::Alike,
+        _ => Copies::PerhapsNot,
+    };
+    (raw.magic == MAGIC).then_some((raw.events.get(), copies))
+}
+
+fn set(bytes: &mut [u8], events: u64, copies: Copies) -> Option<()> {
+    let (raw, _) = Raw::mut_from_prefix(bytes).ok()?;
+    raw.events = events.into();
+    raw.array_resync_offset = match copies {
+        Copies::Alike => ALL,
+        Copies::PerhapsNot => 0,
+    }
+    .into();
+    (raw.magic == MAGIC).then_some(())
+}
 
 /// What is said of one image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +116,11 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Whether all images are there, and alike: what may be written.
+    pub(super) fn is_whole(&self) -> bool {
+        self.in_sync && self.current.iter().all(|current| *current)
+    }
+
     /// Where nothing is said, all images count.
     pub(super) fn without_metadata(images: usize) -> Self {
         Self {

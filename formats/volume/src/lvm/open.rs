@@ -6,14 +6,16 @@ use std::sync::Arc;
 use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
 
 use super::LvmId;
-use super::dm_raid_superblock::{State, Superblock};
+use super::dm_raid_superblock::{self, State, Superblock};
 use super::logical_volume::{LogicalVolume, Problem};
 use super::pv_entry::PvEntry;
 use super::segment::{AreaRef, Cache, Image, Kind, Segment, Thin};
 use super::volume_group::VolumeGroup;
 use crate::cache;
 use crate::cow;
-use crate::map::{Area, Geometry, Layout, Mapped, Members, Remapped, Source, Table};
+use crate::map::{
+    Area, Geometry, Layout, Mapped, Mark, Members, Remapped, Source, Table, Writable,
+};
 use crate::persistent::Blocks;
 use crate::thin;
 
@@ -33,7 +35,8 @@ impl VolumeGroup {
         volume: &LogicalVolume,
         find: &dyn Fn(&PvEntry) -> Result<Option<Arc<D>>>,
     ) -> Result<Mapped<D>> {
-        self.build(volume, find, Purpose::Read)
+        let (opened, _) = self.build(volume, find, Purpose::Read)?;
+        Ok(opened)
     }
 
     fn build<D: BlockRead + ?Sized>(
@@ -41,7 +44,7 @@ impl VolumeGroup {
         volume: &LogicalVolume,
         find: &dyn Fn(&PvEntry) -> Result<Option<Arc<D>>>,
         purpose: Purpose,
-    ) -> Result<Mapped<D>> {
+    ) -> Result<(Mapped<D>, Vec<Mark<D>>)> {
         let mut builder = Builder {
             group: self,
             find,
@@ -49,12 +52,14 @@ impl VolumeGroup {
             devices: HashMap::new(),
             volumes: HashMap::new(),
             in_raid: false,
+            marks: Vec::new(),
         };
         let opened = match &volume.origin {
             Some(origin) => builder.snapshot(volume, origin),
             None => builder.volume(volume, 0),
         };
-        opened.map_err(|e| in_volume(&self.name, &volume.name, &e))
+        let opened = opened.map_err(|e| in_volume(&self.name, &volume.name, &e))?;
+        Ok((opened, builder.marks))
     }
 
     /// As [`open`](Self::open), to be written, too.
@@ -67,7 +72,7 @@ impl VolumeGroup {
         &self,
         volume: &LogicalVolume,
         find: &dyn Fn(&PvEntry) -> Result<Option<Arc<D>>>,
-    ) -> Result<Mapped<D>> {
+    ) -> Result<Writable<D>> {
         let refused = if volume.origin.is_some() {
             Some((ErrorKind::Unsupported, "is a snapshot, and is not written"))
         } else if volume.has_snapshots {
@@ -84,7 +89,8 @@ impl VolumeGroup {
             let error = Error::new(kind, reason);
             return Err(in_volume(&self.name, &volume.name, &error));
         }
-        self.build(volume, find, Purpose::Write)
+        let (opened, marks) = self.build(volume, find, Purpose::Write)?;
+        Writable::new(opened, marks).map_err(|e| in_volume(&self.name, &volume.name, &e))
     }
 
     /// The physical volumes that a logical volume needs and that are not there. A RAID does without
@@ -178,7 +184,7 @@ fn in_volume(group: &str, volume: &str, error: &Error) -> Error {
 }
 
 /// What a volume is opened for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Purpose {
     Read,
     Write,
@@ -189,10 +195,12 @@ struct Builder<'a, D: ?Sized> {
     find: &'a dyn Fn(&PvEntry) -> Result<Option<Arc<D>>>,
     purpose: Purpose,
     devices: HashMap<usize, Arc<D>>,
-    /// What has been built, by name: each once, however many need it.
-    volumes: HashMap<String, Arc<Mapped<D>>>,
+    /// What has been built, by name and purpose: each once, however many need it.
+    volumes: HashMap<(String, Purpose), Arc<Mapped<D>>>,
     /// What is being built is an image of a RAID.
     in_raid: bool,
+    /// What is to be told of writes before and after them.
+    marks: Vec<Mark<D>>,
 }
 
 impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
@@ -340,8 +348,10 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
         images: &[Image],
         depth: usize,
     ) -> Result<Layout<D>> {
-        let type_name = &segment.type_name;
-        if self.purpose == Purpose::Write {
+        let has_copies = matches!(geometry, Geometry::Mirror | Geometry::Raid10 { .. });
+        let has_state = images.iter().all(|image| image.metadata.is_some());
+        if self.purpose == Purpose::Write && !(has_copies && has_state) {
+            let type_name = &segment.type_name;
             let reason = format!("is of the type `{type_name}`, which is not written");
             return Err(Error::unsupported(reason));
         }
@@ -349,9 +359,15 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
         if std::mem::replace(&mut self.in_raid, true) {
             return Err(Error::unsupported("has a RAID within a RAID"));
         }
-        let state = self.state(images, depth)?;
+        let superblocks = self.superblocks(images, depth)?;
+        let state = superblocks
+            .as_deref()
+            .map_or_else(|| State::without_metadata(images.len()), State::of);
         if state.reshaping {
             return Err(Error::unsupported("is being reshaped"));
+        }
+        if self.purpose == Purpose::Write {
+            self.mark(images, &state, depth)?;
         }
         let mut areas = Vec::new();
         let mut lost: Vec<Error> = Vec::new();
@@ -383,12 +399,16 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
         Ok(Layout::Members(members))
     }
 
-    /// What the metadata images say. One that can't be had says that its image is not current.
-    fn state(&mut self, images: &[Image], depth: usize) -> Result<State> {
+    /// What the metadata images say; `None` where there are none. One that can't be had says nothing.
+    fn superblocks(
+        &mut self,
+        images: &[Image],
+        depth: usize,
+    ) -> Result<Option<Vec<Option<Superblock>>>> {
         let mut superblocks = Vec::new();
         for image in images {
             let Some(name) = &image.metadata else {
-                return Ok(State::without_metadata(images.len()));
+                return Ok(None);
             };
             superblocks.push(match self.inner(name, depth) {
                 Ok(metadata) => Superblock::read(&*metadata).unwrap_or(None),
@@ -396,7 +416,28 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
                 Err(error) => return Err(error),
             });
         }
-        Ok(State::of(&superblocks))
+        Ok(Some(superblocks))
+    }
+
+    /// Notes the superblocks of a RAID that is written, if it is whole.
+    fn mark(&mut self, images: &[Image], state: &State, depth: usize) -> Result<()> {
+        if !state.is_whole() {
+            let reason = "is a RAID whose copies are not all there and in sync, and is not written";
+            return Err(Error::unsupported(reason).hint("let the guest's kernel repair it first"));
+        }
+        for name in images.iter().filter_map(|image| image.metadata.as_ref()) {
+            let volume = self.inner(name, depth)?;
+            let part = |start, len| Area::new(Source::Volume(Arc::clone(&volume)), start, len);
+            self.marks.push(Mark {
+                superblock: part(0, dm_raid_superblock::BYTES)?,
+                bitmap: Some(part(
+                    dm_raid_superblock::BITMAP_AT,
+                    dm_raid_superblock::BYTES,
+                )?),
+                change: dm_raid_superblock::CHANGE,
+            });
+        }
+        Ok(())
     }
 
     /// The data of an image: a whole logical volume, or extents of something for a mirror's leg.
@@ -430,7 +471,8 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
     }
 
     fn inner(&mut self, name: &str, depth: usize) -> Result<Arc<Mapped<D>>> {
-        if let Some(built) = self.volumes.get(name) {
+        let key = (name.to_owned(), self.purpose);
+        if let Some(built) = self.volumes.get(&key) {
             return Ok(Arc::clone(built));
         }
         let inner = self.group.logical_volume(name).ok_or_else(|| {
@@ -442,7 +484,7 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
             return Err(Error::unsupported(reason));
         }
         let built = Arc::new(self.volume(inner, depth.saturating_add(1))?);
-        self.volumes.insert(name.to_owned(), Arc::clone(&built));
+        self.volumes.insert(key, Arc::clone(&built));
         Ok(built)
     }
 

@@ -38,6 +38,16 @@ impl<D: BlockRead + ?Sized> Source<D> {
     }
 }
 
+impl<D: ?Sized> Source<D> {
+    /// The devices below it.
+    pub(super) fn devices(&self) -> &[Arc<D>] {
+        match self {
+            Self::Device(device) => std::slice::from_ref(device),
+            Self::Volume(volume) => &volume.devices,
+        }
+    }
+}
+
 impl<D: BlockRead + ?Sized> Area<D> {
     /// `len_bytes` bytes of `source` from `start_bytes` on.
     ///

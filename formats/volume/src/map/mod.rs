@@ -10,6 +10,7 @@ mod gf;
 mod moved;
 mod parity;
 mod remapped;
+mod writable;
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -24,6 +25,8 @@ pub(crate) use geometry::{Far, Geometry};
 pub(crate) use moved::Moved;
 pub(crate) use parity::{Parity, Rotation, Sums};
 pub(crate) use remapped::{Access, Piece, Remapped, Table, Target};
+pub use writable::Writable;
+pub(crate) use writable::{Change, Copies, Mark};
 
 /// A volume as a device: segments on parts of other devices.
 ///
@@ -159,11 +162,7 @@ impl<D: BlockRead + ?Sized> Mapped<D> {
 
     /// Notes the devices below a member.
     fn note(&mut self, area: &Area<D>) {
-        let below = match area.source() {
-            Source::Device(device) => std::slice::from_ref(device),
-            Source::Volume(volume) => &volume.devices,
-        };
-        for device in below {
+        for device in area.source().devices() {
             if !self.devices.iter().any(|known| Arc::ptr_eq(known, device)) {
                 self.devices.push(Arc::clone(device));
             }

@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, Error, ErrorKind, Result};
+use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
 use uuid::Uuid;
 
 use super::plan::{self, Run};
-use super::superblock::Member;
-use crate::map::{Area, Layout, Mapped, Members, Source};
+use super::superblock::{self, Member, Written};
+use crate::map::{Area, Layout, Mapped, Mark, Members, Source, Writable};
 
 /// Members of an array: more than anyone makes. A superblock has room for 1,920.
 const MAX_MEMBERS: u32 = 384;
+
+/// What a bitmap's superblock takes.
+const BITMAP_BYTES: u64 = 256;
 
 /// An array of Linux's md.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +35,10 @@ pub struct Array {
     /// Why it does not open, if so.
     pub problem: Option<(ErrorKind, String)>,
     runs: Vec<Run>,
+    /// Why it is only read, if so.
+    unwritable: Option<String>,
+    /// Where the superblocks are.
+    written: Vec<Written>,
     /// Start and length of each member's data.
     data: Vec<(u64, u64)>,
 }
@@ -70,6 +77,8 @@ impl Array {
             slots: Vec::new(),
             problem: None,
             runs: Vec::new(),
+            unwritable: None,
+            written: Vec::new(),
             data: Vec::new(),
         };
         if let Err((kind, reason)) = array.fill(newest, found) {
@@ -111,6 +120,32 @@ impl Array {
         }
         if self.size_bytes == 0 {
             return Err((ErrorKind::Corrupt, "has no bytes".to_owned()));
+        }
+        self.unwritable = self.judge_writing(newest, found).err();
+        Ok(())
+    }
+
+    /// Whether it can be written, and notes what that needs.
+    fn judge_writing(
+        &mut self,
+        newest: &Member,
+        found: &[(usize, &Member)],
+    ) -> std::result::Result<(), String> {
+        match newest.level {
+            // Without copies there is nothing to tell of a write.
+            -1 | 0 => return Ok(()),
+            1 | 10 => {}
+            _ => return Err(format!("is {}, which is not written", self.level)),
+        }
+        for slot in &self.slots {
+            let member = found.iter().find(|(index, _)| Some(*index) == *slot);
+            let whole = member.filter(|(_, member)| {
+                member.in_sync && newest.in_sync && member.events == newest.events
+            });
+            let (_, member) = whole.ok_or("has copies that are not all there and in sync")?;
+            let written = member.written;
+            self.written
+                .push(written.ok_or("has superblocks that are not written")?);
         }
         Ok(())
     }
@@ -160,10 +195,7 @@ impl Array {
         find: &dyn Fn(usize) -> Result<Arc<D>>,
     ) -> Result<Mapped<D>> {
         if let Some((kind, reason)) = &self.problem {
-            return Err(Error::new(
-                *kind,
-                format!("md array {} {reason}", self.name),
-            ));
+            return Err(self.error(*kind, reason));
         }
         let layouts = self.runs.iter().map(|run| {
             let areas = run.slots.iter().map(|slot| self.area(run, *slot, find));
@@ -172,6 +204,38 @@ impl Array {
             Ok((run.len_bytes, Layout::Members(members)))
         });
         Mapped::new(layouts.collect::<Result<_>>()?)
+    }
+
+    /// As [`open`](Self::open), to be written, too.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`ErrorKind::Unsupported`] for an array with sums, and for one whose
+    /// copies are not all there and in sync.
+    pub fn open_writable<D: BlockWrite + ?Sized>(
+        &self,
+        find: &dyn Fn(usize) -> Result<Arc<D>>,
+    ) -> Result<Writable<D>> {
+        let volume = self.open(find)?;
+        if let Some(reason) = &self.unwritable {
+            let reason = format!("{reason}, and is not written");
+            return Err(self.error(ErrorKind::Unsupported, &reason));
+        }
+        let mut marks = Vec::new();
+        for (index, written) in self.slots.iter().flatten().zip(&self.written) {
+            let device = find(*index)?;
+            let part = |start, len| Area::new(Source::Device(Arc::clone(&device)), start, len);
+            let bitmap = written.bitmap.map(|start| part(start, BITMAP_BYTES));
+            marks.push(Mark {
+                superblock: part(written.start_bytes, written.len_bytes)?,
+                bitmap: bitmap.transpose()?,
+                change: superblock::CHANGE,
+            });
+        }
+        Writable::new(volume, marks).map_err(|e| self.error(e.kind(), e.reason()))
+    }
+
+    fn error(&self, kind: ErrorKind, reason: &str) -> Error {
+        Error::new(kind, format!("md array {} {reason}", self.name))
     }
 
     /// What a run takes of a member; `None` for one that is not there.

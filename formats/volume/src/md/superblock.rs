@@ -4,9 +4,10 @@
 use diskfs_block::{BlockRead, Result, read_within};
 use uuid::Uuid;
 use zerocopy::little_endian::{I32, U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::superblock_0;
+use crate::map::{Change, Copies};
 
 /// `MD_SB_MAGIC`.
 pub(super) const MAGIC: u32 = 0xa92b_4efc;
@@ -34,7 +35,7 @@ const ALL: u64 = u64::MAX;
 /// none of them: what such a member has there is out of date.
 const KNOWN_FEATURES: u32 = 1 | 2 | 256 | 1024 | 2048 | 4096;
 
-#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Raw {
     magic: U32,
@@ -49,7 +50,7 @@ struct Raw {
     size: U64,
     chunksize: U32,
     raid_disks: U32,
-    bitmap_offset: U32,
+    bitmap_offset: I32,
     new_level: U32,
     reshape_position: U64,
     delta_disks: U32,
@@ -109,6 +110,62 @@ pub struct Member {
     pub(super) number: usize,
     /// The roles of all devices, by their numbers.
     pub(super) roles: Vec<u16>,
+    /// Where its superblock is, for one that may be written.
+    pub(super) written: Option<Written>,
+}
+
+/// Where a superblock is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Written {
+    pub(super) start_bytes: u64,
+    pub(super) len_bytes: u64,
+    /// Where the bitmap's superblock is, if there is one.
+    pub(super) bitmap: Option<u64>,
+}
+
+/// `MD_FEATURE_BITMAP_OFFSET`.
+const HAS_BITMAP: u32 = 1;
+
+/// With other features there is more to tell of writes than is told here.
+const WRITTEN_FEATURES: u32 = HAS_BITMAP | HAS_RAID0_LAYOUT;
+
+/// How it tells of the copies.
+pub(super) const CHANGE: Change = Change { get, set };
+
+fn get(bytes: &[u8]) -> Option<(u64, Copies)> {
+    let (raw, _) = Raw::ref_from_prefix(bytes).ok()?;
+    let copies = match raw.resync_offset.get() {
+        ALL => Copies::Alike,
+        _ => Copies::PerhapsNot,
+    };
+    (raw.magic.get() == MAGIC).then_some((raw.events.get(), copies))
+}
+
+fn set(bytes: &mut [u8], events: u64, copies: Copies) -> Option<()> {
+    let (raw, _) = Raw::mut_from_prefix(bytes).ok()?;
+    raw.events = events.into();
+    raw.resync_offset = match copies {
+        Copies::Alike => ALL,
+        Copies::PerhapsNot => 0,
+    }
+    .into();
+    let sum = checksum(bytes);
+    let (raw, _) = Raw::mut_from_prefix(bytes).ok()?;
+    raw.sb_csum = sum.into();
+    (raw.magic.get() == MAGIC).then_some(())
+}
+
+fn written(raw: &Raw, start_bytes: u64, len_bytes: usize) -> Option<Written> {
+    let features = raw.feature_map.get();
+    let to_bitmap = i64::from(raw.bitmap_offset.get()).checked_mul(512)?;
+    let bitmap = start_bytes.checked_add_signed(to_bitmap);
+    let has_bitmap = features & HAS_BITMAP != 0;
+    let written = Written {
+        start_bytes,
+        len_bytes: u64::try_from(len_bytes).ok()?,
+        bitmap: bitmap.filter(|_| has_bitmap),
+    };
+    (features & !WRITTEN_FEATURES == 0).then_some(written)
 }
 
 impl Member {
@@ -141,7 +198,8 @@ impl Member {
             && raw.super_offset.get() == sector;
         let roles_bytes = usize::try_from(raw.max_dev.get()).ok()?.checked_mul(2)?;
         let roles = rest.get(..roles_bytes).filter(|_| sound)?;
-        if checksum(bytes.get(..FIXED_BYTES.checked_add(roles_bytes)?)?) != raw.sb_csum.get() {
+        let all_bytes = FIXED_BYTES.checked_add(roles_bytes)?;
+        if checksum(bytes.get(..all_bytes)?) != raw.sb_csum.get() {
             return None;
         }
         let roles: Vec<u16> = roles
@@ -178,6 +236,7 @@ impl Member {
             features,
             number,
             roles,
+            written: written(raw, sector.checked_mul(SECTOR_BYTES)?, all_bytes),
         })
     }
 }

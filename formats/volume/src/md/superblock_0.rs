@@ -111,6 +111,7 @@ impl Words<'_> {
             features: u32::from(self.get(word::MINOR) > 90),
             number,
             roles,
+            written: None,
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, ErrorKind, File, Memory, Slice};
+use diskfs_block::{BlockRead, BlockWrite, ErrorKind, File, Memory, Slice};
 use diskfs_fixtures::{image, pattern};
 use diskfs_volume::lvm::{LogicalVolume, LvmId, PhysicalVolume, PvEntry, volume_groups};
 use diskfs_volume::{Partition, read_table};
@@ -227,4 +227,68 @@ fn a_snapshot_is_read_from_its_store_and_its_origin() {
     // Never used, and so what the origin is now.
     let unused = snapshot(b"\0\0\0\0").unwrap();
     assert!(unused[..384 << 10] == pattern("raid1", 384 << 10));
+}
+
+/// A RAID with copies is written to all of them, and marked meanwhile.
+#[test]
+fn copies_are_written_alike() {
+    let image = image("lvm-raid.raw");
+    let disk = Arc::new(Memory::new(std::fs::read(image.path()).unwrap()));
+    let table = read_table(&*disk).unwrap().unwrap();
+    let parts: Vec<_> = table
+        .partitions
+        .iter()
+        .map(|partition| Arc::new(partition.open(Arc::clone(&disk)).unwrap()))
+        .collect();
+    let physical: Vec<_> = parts
+        .iter()
+        .map(|part: &Arc<Slice<Memory>>| PhysicalVolume::read(&**part).unwrap().unwrap())
+        .collect();
+    let group = volume_groups(&physical).remove(0);
+    let find = |entry: &PvEntry| {
+        let found = physical.iter().position(|pv| pv.id == entry.id);
+        Ok(found.map(|n| Arc::clone(&parts[n])))
+    };
+    let volume = |name: &str| group.logical_volume(name).unwrap();
+    let read = |name: &str| contents(&group.open(volume(name), &find).unwrap());
+    let refused = |name: &str| {
+        let opened = group.open_writable(volume(name), &find);
+        opened.err().map(|error| error.kind())
+    };
+    for name in ["raid4", "raid5_ls", "raid6_zr", "mirror", "raid1", "snap"] {
+        // A snapshot of raid1 has to keep what would be overwritten.
+        assert_eq!(refused(name), Some(ErrorKind::Unsupported), "{name}");
+    }
+    let before = read("raid10_rmeta_0");
+    let raid = group.open_writable(volume("raid10"), &find).unwrap();
+    assert!(read("raid10_rmeta_0") == before, "nothing is written yet");
+    let bytes = pattern("written", 50_000);
+    raid.write_at(3000, &bytes).unwrap();
+    assert!(read("raid10_rmeta_0") != before);
+    let events = |metadata: &[u8]| u64::from_le_bytes(metadata[16..24].try_into().unwrap());
+    for image in 0..4 {
+        let metadata = read(&format!("raid10_rmeta_{image}"));
+        assert_eq!(events(&metadata), events(&before) + 1);
+        assert_eq!(metadata[40..48], [0; 8], "all is to be copied");
+    }
+    assert_eq!(
+        refused("raid10"),
+        Some(ErrorKind::Unsupported),
+        "another writes"
+    );
+    drop(raid);
+    for image in 0..4 {
+        let metadata = read(&format!("raid10_rmeta_{image}"));
+        assert_eq!(events(&metadata), events(&before) + 2);
+        assert_eq!(metadata[40..48], [0xff; 8]);
+        assert_eq!(
+            metadata[4096 + 24..][..8],
+            metadata[16..24],
+            "the bitmap's events"
+        );
+    }
+    assert!(read("raid10")[3000..53_000] == bytes);
+    assert!(read("raid10_rimage_0") == read("raid10_rimage_1"));
+    assert!(read("raid10_rimage_2") == read("raid10_rimage_3"));
+    assert_eq!(refused("raid10"), None);
 }
