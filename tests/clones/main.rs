@@ -45,7 +45,7 @@ impl Clone {
     }
 }
 
-/// What this process has in memory of its own (proc_pid_status(5), `RssAnon`).
+/// What this process has in memory of its own: `RssAnon` of `proc_pid_status(5)`.
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status
@@ -90,7 +90,6 @@ fn two_hundred_clones_are_open_at_once() {
         panic!("{resident:?}");
     };
     let each = (all - start) / CLONES as u64;
-    println!("{each} bytes each");
     assert!(each < BYTES_MAX, "{each} bytes each");
     // The second half takes no more than the first one, but for chance.
     let (first, second) = (half - start, all - half);

@@ -89,6 +89,16 @@ fn what_is_written_is_where_the_guest_finds_it() {
         fs::read(at.join("home/ann/mail/inbox")).unwrap(),
         b"changed"
     );
+    // What the kernel learned of a directory at one place is not what it is at the other.
+    assert!(!at.join("var/mail/later").exists());
+    let names = |path: &str| fs::read_dir(at.join(path)).unwrap().count();
+    let before = names("var/mail");
+    fs::write(at.join("home/ann/mail/later"), "").unwrap();
+    assert!(at.join("var/mail/later").exists());
+    assert_eq!(names("var/mail"), before + 1);
+    fs::remove_file(at.join("var/mail/later")).unwrap();
+    assert!(!at.join("home/ann/mail/later").exists());
+    assert_eq!(names("home/ann/mail"), before);
     let across = fs::rename(at.join("etc/new"), at.join("home/new"));
     assert_eq!(refused(across), Some(EXDEV));
     assert_eq!(refused(fs::remove_dir(at.join("boot"))), Some(EBUSY));

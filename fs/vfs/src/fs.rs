@@ -155,6 +155,12 @@ pub trait FsRead: Debug + Send + Sync {
     /// `IsADirectory`; `Invalid` for what has no contents.
     fn extents_of(&self, inode: InodeNumber, offset: u64) -> Result<FileExtents<'_>>;
 
+    /// Whether one directory may have several numbers: seen at two places, it has two parents. Who
+    /// caches what a directory holds must ask again then.
+    fn has_aliases(&self) -> bool {
+        false
+    }
+
     /// Says that the metadata of these will be asked for soon, so that a driver may fetch it in one
     /// go. Never fails; the default does nothing.
     fn will_need_metadata(&self, inodes: &[InodeNumber]) {

@@ -42,6 +42,8 @@ pub(super) struct Reading {
     pub(super) fs: Arc<dyn FsRead>,
     pub(super) nodes: Nodes,
     pub(super) ids: IdMap,
+    /// How long the kernel may keep names and attributes.
+    pub(super) kept: Duration,
     linger: Linger,
 }
 
@@ -50,9 +52,21 @@ impl Reading {
         Self {
             nodes: Nodes::new(fs.root()),
             ids: ids.clone(),
+            kept: FOREVER,
             fs,
             linger,
         }
+    }
+
+    /// The same where files change. What a directory holds may then change under another of its
+    /// numbers, and the kernel would not know.
+    pub(super) fn of_changing(self) -> Self {
+        let kept = if self.fs.has_aliases() {
+            Duration::ZERO
+        } else {
+            self.kept
+        };
+        Self { kept, ..self }
     }
 
     /// Answers a request, on a thread that waits for the next one then.
@@ -93,7 +107,7 @@ impl Reading {
         match self.fs.metadata(inode) {
             Ok(metadata) => {
                 let attr = attributes(&metadata, INodeNo(inode.0), &self.ids);
-                reply.attr(&FOREVER, &attr);
+                reply.attr(&self.kept, &attr);
             }
             Err(error) => reply.error(report("getattr", &error)),
         }

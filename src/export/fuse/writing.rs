@@ -31,7 +31,7 @@ use super::directory::is_dot;
 use super::flags::flags_of;
 use super::linger::Linger;
 use super::options::Options;
-use super::reading::{FOREVER, Reading, guarded, is_acl, report};
+use super::reading::{Reading, guarded, is_acl, report};
 use changes::Changes;
 use listing::{Listed, OpenDirectories};
 use references::References;
@@ -110,7 +110,7 @@ impl WritingAdapter {
     ) -> Self {
         let reader: Arc<dyn FsRead> = Arc::clone(&fs) as _;
         Self {
-            reading: Reading::new(reader, &options.ids, linger),
+            reading: Reading::new(reader, &options.ids, linger).of_changing(),
             fs,
             checks_permissions: options.access.checks_permissions(),
             references: References::new(),
@@ -295,7 +295,14 @@ impl WritingAdapter {
         const NONE: Generation = Generation(0);
         let name = OsStr::from_bytes(entry.name);
         let mut add = |attr: FileAttr, generation| {
-            Full::from(reply.add(attr.ino, entry.cookie, name, &FOREVER, &attr, generation))
+            Full::from(reply.add(
+                attr.ino,
+                entry.cookie,
+                name,
+                &self.reading.kept,
+                &attr,
+                generation,
+            ))
         };
         if is_dot(entry.name) {
             // Of these the kernel takes the number and the type only.

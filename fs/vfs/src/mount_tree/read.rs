@@ -1,6 +1,6 @@
 //! Reading a [`MountTree`].
 
-use super::{MountTree, Opened, join, split};
+use super::{Mount, MountTree, Opened, Source, join, split};
 use crate::{
     DirEntries, DirEntry, FileExtents, FileType, FsRead, Identity, InodeNumber, Metadata, Result,
     Statistics,
@@ -112,6 +112,15 @@ impl FsRead for MountTree {
     fn extents_of(&self, inode: InodeNumber, offset: u64) -> Result<FileExtents<'_>> {
         let (_, mount, inner) = self.find(inode)?;
         mount.reader().extents_of(inner, offset)
+    }
+
+    fn has_aliases(&self) -> bool {
+        let is_alias = |(index, mount): (usize, &Mount)| match &mount.source {
+            Source::SameAs(_) => true,
+            Source::Opened => index > 0,
+            Source::Open(_) => false,
+        };
+        self.mounts.iter().enumerate().any(is_alias)
     }
 
     fn will_need_metadata(&self, inodes: &[InodeNumber]) {

@@ -168,7 +168,9 @@ fn a_later_mount_covers_an_earlier_one() {
 #[test]
 fn a_bound_directory_is_at_two_places() {
     let (mut tree, _) = guest();
+    assert!(!tree.has_aliases());
     tree.bind("/home/ann", "/etc").unwrap();
+    assert!(tree.has_aliases());
     let (here, there) = (at(&tree, "/home/ann").unwrap(), at(&tree, "/etc").unwrap());
     assert_ne!(here, there);
     let file = at(&tree, "/etc/letter").unwrap();

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use diskfs_vfs::{FileType, NewKind, RenameMode, SyncFile};
 use fuser::{
@@ -18,7 +18,7 @@ use fuser::{
 use super::super::adapter::MAX_BACKGROUND;
 use super::super::attributes::{decode_device, kind, no_attributes};
 use super::super::flags::FS_IOC_SETFLAGS;
-use super::super::reading::{FOREVER, report};
+use super::super::reading::report;
 use super::copy::{self, Place};
 use super::listing::Listed;
 use super::set_attributes::Wish;
@@ -67,11 +67,11 @@ impl Filesystem for WritingAdapter {
         self.reading.answer("lookup", || {
             let found = self.reading.find(parent, name.as_bytes());
             match found.and_then(|found| found.map(|inode| self.known(inode)).transpose()) {
-                Ok(Some((attr, generation))) => reply.entry(&FOREVER, &attr, generation),
+                Ok(Some((attr, generation))) => reply.entry(&self.reading.kept, &attr, generation),
                 // Number 0 tells the kernel to remember that there is no such name.
                 Ok(None) => {
                     let nothing = no_attributes(INodeNo(0), None);
-                    reply.entry(&FOREVER, &nothing, Generation(0));
+                    reply.entry(&self.reading.kept, &nothing, Generation(0));
                 }
                 Err(error) => reply.error(report("lookup", &error)),
             }
@@ -156,7 +156,12 @@ impl Filesystem for WritingAdapter {
                 _ => return reply.error(Errno::EINVAL),
             };
             let maker = Maker::new(request, mode, umask);
-            reply_entry("mknod", self.make(parent, name, kind, maker), reply);
+            reply_entry(
+                "mknod",
+                self.reading.kept,
+                self.make(parent, name, kind, maker),
+                reply,
+            );
         });
     }
 
@@ -172,7 +177,7 @@ impl Filesystem for WritingAdapter {
         self.reading.answer("mkdir", || {
             let maker = Maker::new(request, mode, umask);
             let made = self.make(parent, name, NewKind::Directory, maker);
-            reply_entry("mkdir", made, reply);
+            reply_entry("mkdir", self.reading.kept, made, reply);
         });
     }
 
@@ -187,7 +192,12 @@ impl Filesystem for WritingAdapter {
         self.reading.answer("symlink", || {
             let kind = NewKind::Symlink(target.as_os_str().as_bytes());
             let maker = Maker::new(request, 0o777, 0);
-            reply_entry("symlink", self.make(parent, name, kind, maker), reply);
+            reply_entry(
+                "symlink",
+                self.reading.kept,
+                self.make(parent, name, kind, maker),
+                reply,
+            );
         });
     }
 
@@ -206,7 +216,7 @@ impl Filesystem for WritingAdapter {
             match self.make(parent, name, NewKind::Regular, maker) {
                 Ok((attr, generation)) => {
                     let flags = FopenFlags::FOPEN_KEEP_CACHE;
-                    reply.created(&FOREVER, &attr, generation, NO_HANDLE, flags);
+                    reply.created(&self.reading.kept, &attr, generation, NO_HANDLE, flags);
                 }
                 Err(refusal) => reply.error(refusal.report("create")),
             }
@@ -225,7 +235,12 @@ impl Filesystem for WritingAdapter {
             let (inode, dir) = (self.inode(node), self.inode(parent));
             let linked = self.change(dir, || self.fs.link(inode, dir, name.as_bytes()));
             let entry = linked.and_then(|()| self.known(inode));
-            reply_entry("link", entry.map_err(Refusal::from), reply);
+            reply_entry(
+                "link",
+                self.reading.kept,
+                entry.map_err(Refusal::from),
+                reply,
+            );
         });
     }
 
@@ -550,9 +565,14 @@ fn rename_mode(flags: RenameFlags) -> Option<RenameMode> {
 }
 
 /// Answers a request for a new name.
-fn reply_entry(operation: &str, made: Answer<(FileAttr, Generation)>, reply: ReplyEntry) {
+fn reply_entry(
+    operation: &str,
+    kept: Duration,
+    made: Answer<(FileAttr, Generation)>,
+    reply: ReplyEntry,
+) {
     match made {
-        Ok((attr, generation)) => reply.entry(&FOREVER, &attr, generation),
+        Ok((attr, generation)) => reply.entry(&kept, &attr, generation),
         Err(refusal) => reply.error(refusal.report(operation)),
     }
 }
