@@ -15,6 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("diskfs-luks", &["diskfs-block"]),
     ("diskfs-volume", &["diskfs-block"]),
     ("diskfs-ext4", &["diskfs-vfs", "diskfs-block"]),
+    ("diskfs-fat", &["diskfs-vfs", "diskfs-block"]),
     (
         "diskfs",
         &[
@@ -24,6 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-luks",
             "diskfs-volume",
             "diskfs-ext4",
+            "diskfs-fat",
         ],
     ),
     // They serve tests and measurements only, and nothing depends on them.
@@ -67,6 +69,7 @@ const NAMES: &[&str] = &[
     "diskfs_luks",
     "diskfs_volume",
     "diskfs_ext4",
+    "diskfs_fat",
     "diskfs_fixtures",
     "crate::stack",
     "crate::cli",
@@ -202,7 +205,7 @@ fn parts_of_the_root_use_only_what_the_table_allows() {
 fn the_drivers_are_known_to_the_stack_alone() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let stack = root.join("stack");
-    let drivers = ["diskfs_ext4"];
+    let drivers = ["diskfs_ext4", "diskfs_fat"];
     for file in sources(&root) {
         if file == stack.with_extension("rs") || file.starts_with(&stack) {
             continue;

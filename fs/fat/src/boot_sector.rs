@@ -1,0 +1,486 @@
+//! The boot sector with its BIOS parameter block (Microsoft, "FAT: General Overview of On-Disk
+//! Format", 1.03, "Boot Sector and BPB").
+
+use diskfs_block::BlockRead;
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use crate::bytes::low32;
+use crate::chain::Cluster;
+use crate::directory_entry::ENTRY_BYTES;
+use crate::error::{Corrupt, Error, ErrorKind, Result, device_failed};
+
+/// What of the boot sector is read: the smallest sector there is.
+const BOOT_SECTOR_BYTES: usize = 512;
+
+/// Below so many clusters it is FAT12 (fatgen103, "FAT Type Determination").
+const FAT12_CLUSTERS: u32 = 4085;
+/// Below so many it is FAT16.
+const FAT16_CLUSTERS: u32 = 65_525;
+/// The highest cluster of FAT32: those above mean something else.
+const FAT32_LAST_CLUSTER: u32 = 0x0fff_fff6;
+
+/// The copies of the table that are accepted. Every formatter makes one or two.
+const MAX_FATS: u8 = 4;
+
+#[derive(Debug, Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawBootSector {
+    jump: [u8; 3],
+    oem_name: [u8; 8],
+    bytes_per_sector: U16,
+    sectors_per_cluster: u8,
+    reserved_sectors: U16,
+    fats: u8,
+    root_entries: U16,
+    total_sectors_16: U16,
+    media: u8,
+    fat_sectors_16: U16,
+    sectors_per_track: U16,
+    heads: U16,
+    hidden_sectors: U32,
+    total_sectors_32: U32,
+    /// What follows depends on the type.
+    rest: [u8; 476],
+}
+
+/// From byte 36 on, where there is a fixed root directory.
+#[derive(Debug, Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawExtended {
+    drive: u8,
+    state: u8,
+    signature: u8,
+    volume_id: U32,
+    label: [u8; 11],
+    type_name: [u8; 8],
+}
+
+/// From byte 36 on, in FAT32.
+#[derive(Debug, Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawFat32 {
+    fat_sectors_32: U32,
+    flags: U16,
+    version: U16,
+    root_cluster: U32,
+    fs_info_sector: U16,
+    backup_sector: U16,
+    reserved: [u8; 12],
+    extended: RawExtended,
+}
+
+const _: () = assert!(size_of::<RawBootSector>() == BOOT_SECTOR_BYTES);
+
+/// Byte 65 of FAT32, byte 37 else: its lowest bit is set while the filesystem is written (Linux,
+/// `FAT_STATE_DIRTY`).
+const STATE_OFFSET_32: u64 = 65;
+const STATE_OFFSET: u64 = 37;
+pub(crate) const STATE_DIRTY: u8 = 1;
+
+/// How wide the table's entries are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FatKind {
+    Fat12,
+    Fat16,
+    Fat32,
+}
+
+impl FatKind {
+    /// As the boot sector's type string spells it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Fat12 => "FAT12",
+            Self::Fat16 => "FAT16",
+            Self::Fat32 => "FAT32",
+        }
+    }
+}
+
+/// Where the root directory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RootDirectory {
+    /// In FAT12 and FAT16: between the tables and the first cluster.
+    Fixed { offset: u64, entries: u32 },
+    /// In FAT32: a chain as any directory.
+    Chain { first: Cluster },
+}
+
+/// The boot sector, checked: everything in it lies within the device. Offsets and lengths are in
+/// bytes.
+#[derive(Debug, Clone)]
+pub(crate) struct BootSector {
+    pub(crate) kind: FatKind,
+    pub(crate) sector_bytes: u32,
+    pub(crate) cluster_bytes: u32,
+    /// Where the first copy of the table is.
+    pub(crate) fat_offset: u64,
+    /// How long each copy is.
+    pub(crate) fat_bytes: u64,
+    pub(crate) fats: u8,
+    /// The one copy that is in use, where they are not kept alike.
+    pub(crate) active_fat: Option<u8>,
+    pub(crate) root: RootDirectory,
+    /// Where cluster 2 is.
+    pub(crate) data_offset: u64,
+    /// How many clusters there are. The last is `clusters + 1`.
+    pub(crate) clusters: u32,
+    /// Where the `FSInfo` sector is.
+    pub(crate) fs_info_offset: Option<u64>,
+    /// Where the byte with [`STATE_DIRTY`] is, and what it was.
+    pub(crate) state_offset: u64,
+    pub(crate) state: u8,
+    pub(crate) volume_id: u32,
+    pub(crate) label: [u8; 11],
+}
+
+impl BootSector {
+    /// Reads and checks it.
+    pub(crate) fn read(device: &dyn BlockRead) -> Result<Self> {
+        let mut bytes = [0; BOOT_SECTOR_BYTES];
+        if device.size_bytes() < 512 {
+            return Err(Corrupt::LargerThanDevice {
+                needed_bytes: 512,
+                device_bytes: device.size_bytes(),
+            }
+            .into());
+        }
+        device.read_at(0, &mut bytes).map_err(device_failed)?;
+        Self::parse(&bytes, device.size_bytes())
+    }
+
+    fn parse(bytes: &[u8; BOOT_SECTOR_BYTES], device_bytes: u64) -> Result<Self> {
+        let raw: RawBootSector = zerocopy::transmute!(*bytes);
+        let fat32 = RawFat32::read_from_prefix(&raw.rest)
+            .map_err(|_| too_short())?
+            .0;
+        let extended = RawExtended::read_from_prefix(&raw.rest)
+            .map_err(|_| too_short())?
+            .0;
+        let layout = Layout::of(&raw, &fat32)?;
+        layout.check_device(device_bytes)?;
+        let kind = layout.kind()?;
+        let is_32 = kind == FatKind::Fat32;
+        let extended = if is_32 { fat32.extended } else { extended };
+        let flags = fat32.flags.get();
+        let boot = Self {
+            kind,
+            sector_bytes: layout.sector_bytes,
+            cluster_bytes: layout.cluster_bytes,
+            fat_offset: layout.sectors(layout.reserved),
+            fat_bytes: layout.sectors(layout.fat_sectors),
+            fats: raw.fats,
+            active_fat: (is_32 && flags & 0x80 != 0).then(|| flags.to_le_bytes()[0] & 0x0f),
+            root: layout.root(&fat32),
+            data_offset: layout.sectors(layout.data_sector()),
+            clusters: layout.clusters(),
+            fs_info_offset: is_32.then(|| layout.fs_info(&fat32)).flatten(),
+            state_offset: if is_32 { STATE_OFFSET_32 } else { STATE_OFFSET },
+            state: extended.state,
+            volume_id: extended.volume_id.get(),
+            label: extended.label,
+        };
+        boot.check_active()?;
+        if let RootDirectory::Chain { first } = boot.root {
+            boot.check_first(first)?;
+        }
+        if is_32 && fat32.version.get() != 0 {
+            let reason = format!("version {:#x} of FAT32 is not known", fat32.version.get());
+            return Err(Error::new(ErrorKind::Unsupported, reason));
+        }
+        Ok(boot)
+    }
+
+    fn check_active(&self) -> Result<()> {
+        match self.active_fat {
+            Some(active) if active >= self.fats => Err(Corrupt::BootSector {
+                field: "the active table",
+                value: active.into(),
+                range: "below the number of tables",
+            }
+            .into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether there is such a cluster.
+    pub(crate) fn contains(&self, cluster: Cluster) -> bool {
+        cluster
+            .0
+            .checked_sub(2)
+            .is_some_and(|nth| nth < self.clusters)
+    }
+
+    /// Fails unless a chain may begin there.
+    pub(crate) fn check_first(&self, cluster: Cluster) -> Result<()> {
+        if self.contains(cluster) {
+            return Ok(());
+        }
+        Err(Corrupt::FirstCluster {
+            cluster,
+            clusters: self.clusters,
+        }
+        .into())
+    }
+
+    /// Where a cluster is. Those that there are lie within the device.
+    pub(crate) fn offset_of(&self, cluster: Cluster) -> u64 {
+        let nth = u64::from(cluster.0.saturating_sub(2));
+        let within = nth.saturating_mul(self.cluster_bytes.into());
+        self.data_offset.saturating_add(within)
+    }
+
+    /// How many clusters so many bytes take.
+    pub(crate) fn clusters_for(&self, len_bytes: u64) -> u32 {
+        let cluster = u64::from(self.cluster_bytes);
+        low32(len_bytes.checked_div(cluster).map_or(0, |whole| {
+            let rest = len_bytes.checked_rem(cluster).unwrap_or(0);
+            whole.saturating_add(u64::from(rest > 0))
+        }))
+    }
+
+    /// So many clusters in bytes.
+    pub(crate) fn bytes_of(&self, clusters: u32) -> u64 {
+        u64::from(clusters).saturating_mul(self.cluster_bytes.into())
+    }
+}
+
+fn too_short() -> Error {
+    Error::new(ErrorKind::Corrupt, "boot sector is too short")
+}
+
+/// The numbers that decide where everything is, in sectors.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    sector_bytes: u32,
+    cluster_bytes: u32,
+    cluster_sectors: u32,
+    reserved: u64,
+    fats: u64,
+    fat_sectors: u64,
+    /// Whether the number of sectors of a table stands where FAT32 has it.
+    is_fat32: bool,
+    root_entries: u32,
+    root_sectors: u64,
+    total: u64,
+}
+
+impl Layout {
+    fn of(raw: &RawBootSector, fat32: &RawFat32) -> Result<Self> {
+        let field = |field, value: u64, range, holds: bool| {
+            if holds {
+                return Ok(());
+            }
+            Err(Corrupt::BootSector {
+                field,
+                value,
+                range,
+            })
+        };
+        let sector_bytes = u32::from(raw.bytes_per_sector.get());
+        let sane = sector_bytes.is_power_of_two() && (512..=4096).contains(&sector_bytes);
+        field(
+            "bytes per sector",
+            sector_bytes.into(),
+            "512, 1024, 2048 or 4096",
+            sane,
+        )?;
+        let cluster_sectors = u32::from(raw.sectors_per_cluster);
+        let sane = cluster_sectors.is_power_of_two();
+        field(
+            "sectors per cluster",
+            cluster_sectors.into(),
+            "a power of two",
+            sane,
+        )?;
+        let reserved = u64::from(raw.reserved_sectors.get());
+        field("reserved sectors", reserved, "at least 1", reserved > 0)?;
+        let fats = u64::from(raw.fats);
+        let sane = (1..=MAX_FATS).contains(&raw.fats);
+        field("number of tables", fats, "1 to 4", sane)?;
+        let small = |small: U16, large: U32| match small.get() {
+            0 => u64::from(large.get()),
+            small => u64::from(small),
+        };
+        let fat_sectors = small(raw.fat_sectors_16, fat32.fat_sectors_32);
+        field(
+            "sectors per table",
+            fat_sectors,
+            "at least 1",
+            fat_sectors > 0,
+        )?;
+        let total = small(raw.total_sectors_16, raw.total_sectors_32);
+        field("total sectors", total, "at least 1", total > 0)?;
+        let is_fat32 = raw.fat_sectors_16.get() == 0;
+        let root_entries = if is_fat32 { 0 } else { raw.root_entries.get() };
+        let root_bytes = u64::from(root_entries).saturating_mul(ENTRY_BYTES);
+        field(
+            "root entries",
+            0,
+            "at least 1",
+            is_fat32 || root_entries > 0,
+        )?;
+        Ok(Self {
+            sector_bytes,
+            cluster_bytes: sector_bytes.saturating_mul(cluster_sectors),
+            cluster_sectors,
+            reserved,
+            fats,
+            fat_sectors,
+            is_fat32,
+            root_entries: root_entries.into(),
+            root_sectors: root_bytes.div_ceil(sector_bytes.into()),
+            total,
+        })
+    }
+
+    /// So many sectors in bytes: at most 2^32 of 4096, so nothing saturates.
+    fn sectors(&self, count: u64) -> u64 {
+        count.saturating_mul(self.sector_bytes.into())
+    }
+
+    fn root_sector(&self) -> u64 {
+        let tables = self.fats.saturating_mul(self.fat_sectors);
+        self.reserved.saturating_add(tables)
+    }
+
+    fn data_sector(&self) -> u64 {
+        self.root_sector().saturating_add(self.root_sectors)
+    }
+
+    fn check_device(&self, device_bytes: u64) -> Result<()> {
+        let needed_bytes = self.sectors(self.total);
+        if needed_bytes > device_bytes {
+            return Err(Corrupt::LargerThanDevice {
+                needed_bytes,
+                device_bytes,
+            }
+            .into());
+        }
+        if self.data_sector() >= self.total || self.clusters() == 0 {
+            return Err(Corrupt::NoClusters.into());
+        }
+        Ok(())
+    }
+
+    /// The clusters that there is room for.
+    fn data_clusters(&self) -> u32 {
+        let sectors = self.total.saturating_sub(self.data_sector());
+        low32(
+            sectors
+                .checked_div(self.cluster_sectors.into())
+                .unwrap_or(0),
+        )
+    }
+
+    /// As many of them as the table has entries for.
+    fn clusters(&self) -> u32 {
+        let bits: u64 = match self.kind() {
+            Ok(FatKind::Fat12) => 12,
+            Ok(FatKind::Fat16) => 16,
+            _ => 32,
+        };
+        let entries = self.sectors(self.fat_sectors).saturating_mul(8);
+        let entries = entries.checked_div(bits).unwrap_or(0);
+        let in_table = low32(entries.saturating_sub(2));
+        let highest = FAT32_LAST_CLUSTER.saturating_sub(1);
+        self.data_clusters().min(in_table).min(highest)
+    }
+
+    /// The number of clusters tells it; but without a size of its tables in 16 bits it can only be
+    /// FAT32, and formatters make small ones of those when asked to.
+    fn kind(&self) -> Result<FatKind> {
+        let clusters = self.data_clusters();
+        match () {
+            () if self.is_fat32 => Ok(FatKind::Fat32),
+            () if clusters < FAT12_CLUSTERS => Ok(FatKind::Fat12),
+            () if clusters < FAT16_CLUSTERS => Ok(FatKind::Fat16),
+            () => Err(Corrupt::BootSector {
+                field: "number of clusters",
+                value: clusters.into(),
+                range: "at most 65524 with a fixed root directory",
+            }
+            .into()),
+        }
+    }
+
+    fn root(&self, fat32: &RawFat32) -> RootDirectory {
+        if self.is_fat32 {
+            return RootDirectory::Chain {
+                first: Cluster(fat32.root_cluster.get()),
+            };
+        }
+        RootDirectory::Fixed {
+            offset: self.sectors(self.root_sector()),
+            entries: self.root_entries,
+        }
+    }
+
+    fn fs_info(&self, fat32: &RawFat32) -> Option<u64> {
+        let sector = u64::from(fat32.fs_info_sector.get());
+        (1..self.reserved)
+            .contains(&sector)
+            .then(|| self.sectors(sector))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A FAT16 of 20,000 clusters of 2 KiB.
+    fn sector() -> [u8; 512] {
+        let mut bytes = [0; 512];
+        bytes[11..13].copy_from_slice(&512_u16.to_le_bytes());
+        bytes[13] = 4;
+        bytes[14..16].copy_from_slice(&4_u16.to_le_bytes());
+        bytes[16] = 2;
+        bytes[17..19].copy_from_slice(&512_u16.to_le_bytes());
+        bytes[22..24].copy_from_slice(&79_u16.to_le_bytes());
+        bytes[32..36].copy_from_slice(&(4 + 158 + 32 + 80_000_u32).to_le_bytes());
+        bytes
+    }
+
+    const DEVICE: u64 = (4 + 158 + 32 + 80_000) * 512;
+
+    #[test]
+    fn the_number_of_clusters_decides_the_type() {
+        let mut bytes = sector();
+        let boot = BootSector::parse(&bytes, DEVICE).unwrap();
+        assert_eq!((boot.kind, boot.clusters), (FatKind::Fat16, 20_000));
+        assert_eq!(boot.data_offset, (4 + 158 + 32) * 512);
+        let fat12 = 4 + 158 + 32 + 4084_u32 * 4;
+        bytes[32..36].copy_from_slice(&fat12.to_le_bytes());
+        assert_eq!(
+            BootSector::parse(&bytes, DEVICE).unwrap().kind,
+            FatKind::Fat12
+        );
+        bytes[32..36].copy_from_slice(&(fat12 + 4).to_le_bytes());
+        assert_eq!(
+            BootSector::parse(&bytes, DEVICE).unwrap().kind,
+            FatKind::Fat16
+        );
+    }
+
+    #[test]
+    fn nonsense_is_corrupt() {
+        let broken: [(usize, &[u8]); 9] = [
+            (11, b"\0\0"),
+            (11, b"\x01\x02"),
+            (11, b"\0\x20"),
+            (13, b"\0"),
+            (13, b"\x03"),
+            (14, b"\0\0"),
+            (16, b"\0"),
+            (17, b"\0\0"),
+            (32, b"\xff\xff\xff\xff"),
+        ];
+        for (at, with) in broken {
+            let mut bytes = sector();
+            bytes[at..at + with.len()].copy_from_slice(with);
+            let e = BootSector::parse(&bytes, DEVICE).unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::Corrupt, "{at}: {e}");
+        }
+        assert!(BootSector::parse(&sector(), DEVICE - 1).is_err());
+    }
+}

@@ -1,0 +1,176 @@
+//! The directory entry of 32 bytes that every file has (fatgen103, "FAT Directory Structure").
+
+use diskfs_vfs::{FileType, Timestamp};
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::chain::Cluster;
+use crate::timestamp::DosTime;
+
+/// An entry's size.
+pub(crate) const ENTRY_BYTES: u64 = 32;
+pub(crate) const ENTRY_LEN: usize = 32;
+
+/// The first byte of an entry that is not in use.
+pub(crate) const DELETED: u8 = 0xe5;
+/// The first byte of an entry that is not in use, nor any behind it.
+pub(crate) const END: u8 = 0;
+/// The first byte where the name itself begins with 0xe5.
+pub(crate) const KANJI: u8 = 0x05;
+
+pub(crate) const READ_ONLY: u8 = 0x01;
+pub(crate) const VOLUME_ID: u8 = 0x08;
+pub(crate) const DIRECTORY: u8 = 0x10;
+pub(crate) const ARCHIVE: u8 = 0x20;
+/// Those of a part of a long name.
+pub(crate) const LONG_NAME: u8 = 0x0f;
+/// The bits that decide whether it is one.
+pub(crate) const LONG_NAME_MASK: u8 = 0x3f;
+
+/// Where a directory entry is: its byte on the device, in units of 32. Never 0 or 1, which lie in
+/// the boot sector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Place(pub(crate) u64);
+
+impl Place {
+    pub(crate) const fn at(offset: u64) -> Self {
+        Self(offset / ENTRY_BYTES)
+    }
+
+    pub(crate) const fn offset(self) -> u64 {
+        self.0.saturating_mul(ENTRY_BYTES)
+    }
+}
+
+/// The entry.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub(crate) struct ShortEntry {
+    /// Eight bytes and three, padded with blanks.
+    pub(crate) name: [u8; 11],
+    pub(crate) attributes: u8,
+    /// Which parts of the name are shown in small letters (Windows NT).
+    pub(crate) case: u8,
+    created_hundredths: u8,
+    created_time: U16,
+    created_date: U16,
+    accessed_date: U16,
+    cluster_high: U16,
+    modified_time: U16,
+    modified_date: U16,
+    cluster_low: U16,
+    pub(crate) size: U32,
+}
+
+const _: () = assert!(size_of::<ShortEntry>() == ENTRY_LEN);
+
+impl ShortEntry {
+    /// A new one of this name and these attributes.
+    pub(crate) fn new(name: [u8; 11], attributes: u8, now: Timestamp) -> Self {
+        let mut entry: Self = Self::from_bytes([0; ENTRY_LEN]);
+        entry.name = name;
+        entry.attributes = attributes;
+        entry.set_created(now);
+        entry.set_modified(now);
+        entry.set_accessed(now);
+        entry
+    }
+
+    pub(crate) fn from_bytes(bytes: [u8; ENTRY_LEN]) -> Self {
+        zerocopy::transmute!(bytes)
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; ENTRY_LEN] {
+        zerocopy::transmute!(self)
+    }
+
+    /// Whether it is in use, and a file's: no part of a long name, no volume label.
+    pub(crate) fn is_file(&self) -> bool {
+        let [first, ..] = self.name;
+        first != END && first != DELETED && self.attributes & VOLUME_ID == 0
+    }
+
+    /// Whether it is in use, and the volume's label.
+    pub(crate) fn is_label(&self) -> bool {
+        let [first, ..] = self.name;
+        let is_long = self.attributes & LONG_NAME_MASK == LONG_NAME;
+        first != END && first != DELETED && !is_long && self.attributes & VOLUME_ID != 0
+    }
+
+    pub(crate) const fn is_directory(&self) -> bool {
+        self.attributes & DIRECTORY != 0
+    }
+
+    pub(crate) const fn file_type(&self) -> FileType {
+        if self.is_directory() {
+            FileType::Directory
+        } else {
+            FileType::Regular
+        }
+    }
+
+    /// Its first cluster; 0 for none, or (in `..`) for the root.
+    pub(crate) fn cluster(&self) -> Cluster {
+        let high = u32::from(self.cluster_high.get()) << 16;
+        Cluster(high | u32::from(self.cluster_low.get()))
+    }
+
+    pub(crate) fn set_cluster(&mut self, cluster: Cluster) {
+        let [a, b, c, d] = cluster.0.to_le_bytes();
+        self.cluster_low = U16::from_bytes([a, b]);
+        self.cluster_high = U16::from_bytes([c, d]);
+    }
+
+    pub(crate) fn created(&self) -> Timestamp {
+        let time = DosTime {
+            date: self.created_date.get(),
+            time: self.created_time.get(),
+            hundredths: self.created_hundredths,
+        };
+        time.timestamp()
+    }
+
+    pub(crate) fn set_created(&mut self, at: Timestamp) {
+        let time = DosTime::of(at);
+        self.created_date.set(time.date);
+        self.created_time.set(time.time);
+        self.created_hundredths = time.hundredths;
+    }
+
+    pub(crate) fn modified(&self) -> Timestamp {
+        let time = DosTime {
+            date: self.modified_date.get(),
+            time: self.modified_time.get(),
+            hundredths: 0,
+        };
+        time.timestamp()
+    }
+
+    pub(crate) fn set_modified(&mut self, at: Timestamp) {
+        let time = DosTime::of(at);
+        self.modified_date.set(time.date);
+        self.modified_time.set(time.time);
+    }
+
+    /// The day on which it was last read.
+    pub(crate) fn accessed(&self) -> Timestamp {
+        let time = DosTime {
+            date: self.accessed_date.get(),
+            ..DosTime::default()
+        };
+        time.timestamp()
+    }
+
+    pub(crate) fn set_accessed(&mut self, at: Timestamp) {
+        self.accessed_date.set(DosTime::of(at).date);
+    }
+
+    /// The same file under the name of `other`.
+    pub(crate) const fn named_as(mut self, other: &Self) -> Self {
+        self.name = other.name;
+        self.case = other.case;
+        self
+    }
+}

@@ -1,0 +1,71 @@
+//! Why something fails, in detail; at the crate's edge it becomes a [`diskfs_vfs::Error`].
+
+use crate::chain::Cluster;
+
+pub(crate) use diskfs_vfs::{Error, ErrorKind, Result};
+
+/// The bytes contradict the specification.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Corrupt {
+    #[error("boot sector has {field} {value}, which is out of range ({range})")]
+    BootSector {
+        field: &'static str,
+        value: u64,
+        range: &'static str,
+    },
+    #[error("bad geometry: {needed_bytes} bytes of filesystem exceed the device's {device_bytes}")]
+    LargerThanDevice {
+        needed_bytes: u64,
+        device_bytes: u64,
+    },
+    #[error("bad geometry: the tables leave no room for a cluster")]
+    NoClusters,
+    #[error(
+        "cluster {cluster}, the beginning of a chain, is not among the filesystem's {clusters}"
+    )]
+    FirstCluster { cluster: Cluster, clusters: u32 },
+    #[error(
+        "the chain from cluster {first} goes on from {cluster} to {value:#x}, which is no cluster in use"
+    )]
+    Link {
+        first: Cluster,
+        cluster: Cluster,
+        value: u32,
+    },
+    #[error("the chain from cluster {first} has a loop")]
+    Loop { first: Cluster },
+    #[error("the chain from cluster {first} ends after {clusters} clusters, before the file does")]
+    ShortChain { first: Cluster, clusters: u32 },
+    #[error("directory without clusters")]
+    EmptyDirectory,
+    #[error("the directory's entry .. leads to cluster {cluster}, which is no directory above it")]
+    DotDot { cluster: Cluster },
+    #[error("directories are more than {0} deep")]
+    TooDeep(usize),
+}
+
+impl From<Corrupt> for Error {
+    fn from(reason: Corrupt) -> Self {
+        Self::new(ErrorKind::Corrupt, reason.to_string())
+    }
+}
+
+/// A failure of the device below, as one of the filesystem. What the filesystem asks for lies
+/// within the device, so an answer of "out of bounds" means that the device is shorter than it said.
+pub(crate) fn device_failed(e: diskfs_block::Error) -> Error {
+    use diskfs_block::ErrorKind as Device;
+    let kind = match e.kind() {
+        Device::Corrupt => ErrorKind::Corrupt,
+        Device::Unsupported => ErrorKind::Unsupported,
+        Device::Denied | Device::Locked => ErrorKind::Denied,
+        Device::ReadOnly => ErrorKind::ReadOnly,
+        Device::NoSpace => ErrorKind::NoSpace,
+        _ => ErrorKind::Io,
+    };
+    let error = Error::new(kind, "the device below the filesystem failed");
+    match e.offset() {
+        Some(offset) => error.at(offset),
+        None => error,
+    }
+    .with_source(e)
+}

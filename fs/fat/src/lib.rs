@@ -1,0 +1,60 @@
+//! FAT12, FAT16 and FAT32 in userspace, over any block device.
+//!
+//! [`Fat::open`] reads the boot sector; from then on the filesystem is a
+//! [`FsRead`](diskfs_vfs::FsRead), from any number of threads. [`WritableFat::open`] makes it a
+//! [`FsWrite`](diskfs_vfs::FsWrite).
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use diskfs_block::File;
+//! use diskfs_fat::Fat;
+//! use diskfs_vfs::FsRead;
+//!
+//! let fs = Fat::open(Arc::new(File::open("esp.img")?))?;
+//! let efi = fs.lookup(fs.root(), b"EFI")?;
+//! let names: Vec<_> = fs.read_dir(efi, 0)?.collect::<Result<_, _>>()?;
+//! assert!(names.len() >= 2); // `.` and `..`
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Errors
+//!
+//! `Corrupt` names the structure with its place. `Io` has the device's error as its source.
+//! `Unsupported` is what FAT has no room for: links, devices, attributes.
+//!
+//! # Limits
+//!
+//! What a crash leaves, what is refused and every other limit stands in `DESIGN.md`.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
+
+mod allocation;
+mod boot_sector;
+mod bytes;
+mod chain;
+mod code_page;
+mod directory;
+mod directory_entry;
+mod error;
+mod fat;
+mod fs_info;
+mod holds;
+mod long_name;
+mod numbers;
+mod reader;
+mod sectors;
+mod short_name;
+mod timestamp;
+mod volume;
+mod writable;
+mod writer;
+
+pub use reader::Fat;
+pub use writable::{WritableFat, WriteOptions};

@@ -1,0 +1,238 @@
+//! Long names: up to 20 entries before the short one, 13 characters of UTF-16 in each (fatgen103,
+//! "FAT Long Directory Entries").
+
+use crate::bytes::{le16, put};
+use crate::directory_entry::{ENTRY_LEN, LONG_NAME};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The longest name, in units of UTF-16.
+pub(crate) const MAX_UNITS: usize = 255;
+/// Units in an entry.
+const UNITS: usize = 13;
+/// Where they are in it.
+const UNIT_OFFSETS: [usize; UNITS] = [1, 3, 5, 7, 9, 14, 16, 18, 20, 22, 24, 28, 30];
+/// Set in the number of the entry that has the name's end, and which comes first.
+const LAST: u8 = 0x40;
+/// The most entries that a name has.
+const MAX_ENTRIES: u8 = 20;
+
+/// A name that a file may have, without the dots that don't count at its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LongName {
+    text: String,
+    units: Vec<u16>,
+}
+
+impl LongName {
+    /// The name that is looked for; `None` where no file can have it.
+    pub(crate) fn to_find(name: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(name).ok()?.trim_end_matches('.');
+        let units: Vec<u16> = text.encode_utf16().collect();
+        (!units.is_empty()).then(|| Self {
+            text: text.to_owned(),
+            units,
+        })
+    }
+
+    /// The name of a new file.
+    pub(crate) fn to_create(name: &[u8]) -> Result<Self> {
+        let refused = |reason: &'static str| Err(Error::new(ErrorKind::Invalid, reason));
+        let Ok(text) = std::str::from_utf8(name) else {
+            return refused("a name on FAT is Unicode, and this one is not UTF-8");
+        };
+        if text.chars().any(|c| c < ' ' || "\"*/:<>?\\|".contains(c)) {
+            return refused("no name on FAT has control characters or any of \" * / : < > ? \\ |");
+        }
+        let Some(name) = Self::to_find(name) else {
+            return refused("a name on FAT is more than dots");
+        };
+        if name.units.len() > MAX_UNITS {
+            return Err(ErrorKind::NameTooLong.into());
+        }
+        Ok(name)
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What names that differ in case alone have in common.
+    pub(crate) fn key(&self) -> Vec<u16> {
+        fold(&self.units)
+    }
+
+    /// Its entries in the order in which they stand before the short one.
+    pub(crate) fn entries(&self, checksum: u8) -> Vec<[u8; ENTRY_LEN]> {
+        let chunks: Vec<&[u16]> = self.units.chunks(UNITS).collect();
+        let numbered = (1..=MAX_ENTRIES).zip(&chunks);
+        let mut entries: Vec<_> = numbered
+            .map(|(number, chunk)| long_entry(number, chunk, checksum))
+            .collect();
+        if let Some([number, ..]) = entries.last_mut() {
+            *number |= LAST;
+        }
+        entries.reverse();
+        entries
+    }
+}
+
+fn long_entry(number: u8, units: &[u16], checksum: u8) -> [u8; ENTRY_LEN] {
+    let mut entry = [0; ENTRY_LEN];
+    entry[0] = number;
+    entry[11] = LONG_NAME;
+    entry[13] = checksum;
+    // A zero ends what does not fill the entry; what follows is all ones.
+    let padded = units.iter().copied().chain([0]).chain([0xffff; UNITS]);
+    for (offset, unit) in UNIT_OFFSETS.into_iter().zip(padded) {
+        put(&mut entry, offset, &unit.to_le_bytes());
+    }
+    entry
+}
+
+/// Names that differ in case alone become equal. Only what has one capital letter for one small one
+/// counts, as in the tables of Windows.
+pub(crate) fn fold(units: &[u16]) -> Vec<u16> {
+    units.iter().map(|&unit| fold_unit(unit)).collect()
+}
+
+fn fold_unit(unit: u16) -> u16 {
+    let Some(c) = char::from_u32(unit.into()) else {
+        return unit;
+    };
+    if c.is_ascii() {
+        return u16::from(u8::try_from(c).map_or(0, |c| c.to_ascii_uppercase()));
+    }
+    let mut upper = c.to_uppercase();
+    match (upper.next(), upper.next()) {
+        (Some(upper), None) => u16::try_from(u32::from(upper)).unwrap_or(unit),
+        _ => unit,
+    }
+}
+
+/// The folded form of a name as it is shown.
+pub(crate) fn fold_shown(name: &[u8]) -> Vec<u16> {
+    let text = String::from_utf8_lossy(name);
+    fold(
+        &text
+            .trim_end_matches('.')
+            .encode_utf16()
+            .collect::<Vec<_>>(),
+    )
+}
+
+/// Puts a long name together as its entries go by.
+#[derive(Debug, Default)]
+pub(crate) struct Assembly {
+    /// The parts that were seen, the name's end first.
+    parts: Vec<[u16; UNITS]>,
+    checksum: u8,
+    /// The number that the next part must have; 0 when the short entry must follow.
+    next: u8,
+}
+
+impl Assembly {
+    /// Takes one entry. What does not follow the one before begins anew, or is nothing.
+    pub(crate) fn take(&mut self, entry: &[u8; ENTRY_LEN]) {
+        let [number, ..] = *entry;
+        let checksum = entry[13];
+        let begins = number & LAST != 0;
+        let number = number & !LAST;
+        if begins {
+            *self = Self::default();
+            self.checksum = checksum;
+        } else if self.parts.is_empty() || number != self.next || checksum != self.checksum {
+            *self = Self::default();
+            return;
+        }
+        if !(1..=MAX_ENTRIES).contains(&number) {
+            *self = Self::default();
+            return;
+        }
+        let mut units = [0; UNITS];
+        for (unit, offset) in units.iter_mut().zip(UNIT_OFFSETS) {
+            *unit = le16(entry, offset).unwrap_or(0);
+        }
+        self.parts.push(units);
+        self.next = number.saturating_sub(1);
+    }
+
+    /// How many entries there are until now.
+    pub(crate) fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The name, when it is whole, belongs to the short entry and is one that a file may have. Begins
+    /// anew.
+    pub(crate) fn finish(&mut self, checksum: u8) -> Option<Vec<u8>> {
+        let whole = std::mem::take(self);
+        if whole.parts.is_empty() || whole.next != 0 || whole.checksum != checksum {
+            return None;
+        }
+        let units = whole.parts.iter().rev().flatten().copied();
+        let units: Vec<u16> = units
+            .take_while(|&unit| unit != 0)
+            .take(MAX_UNITS)
+            .collect();
+        let text = String::from_utf16_lossy(&units);
+        let sane = !matches!(text.as_str(), "" | "." | "..") && !text.contains('/');
+        sane.then(|| text.into_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn assemble(entries: &[[u8; 32]], checksum: u8) -> Option<Vec<u8>> {
+        let mut assembly = Assembly::default();
+        for entry in entries {
+            assembly.take(entry);
+        }
+        assembly.finish(checksum)
+    }
+
+    #[test]
+    fn every_length_comes_back() {
+        for len in 1..=255 {
+            let text = "\u{e4}b".chars().cycle().take(len).collect::<String>();
+            let name = LongName::to_create(text.as_bytes()).unwrap();
+            let entries = name.entries(7);
+            assert_eq!(entries.len(), len.div_ceil(13));
+            assert_eq!(assemble(&entries, 7).unwrap(), text.as_bytes());
+            assert_eq!(assemble(&entries, 8), None);
+            assert_eq!(assemble(&entries[1..], 7), None);
+        }
+    }
+
+    #[test]
+    fn refuses_what_no_name_has() {
+        let kind = |name: &[u8]| LongName::to_create(name).unwrap_err().kind();
+        for name in [&b"a:b"[..], b"a\\b", b"a\x01", b"...", b"\xff", b"what?"] {
+            assert_eq!(kind(name), ErrorKind::Invalid);
+        }
+        assert_eq!(kind(&[b'a'; 256]), ErrorKind::NameTooLong);
+        assert_eq!(LongName::to_create(b"a..").unwrap().text(), "a");
+    }
+
+    #[test]
+    fn case_is_folded_one_to_one() {
+        let key = |name: &str| LongName::to_find(name.as_bytes()).unwrap().key();
+        assert_eq!(key("\u{e4}a\u{3b1}"), key("\u{c4}A\u{391}"));
+        assert_ne!(key("\u{df}"), key("SS"));
+    }
+
+    #[test]
+    fn a_hostile_name_is_none() {
+        let entries = |text: &str| {
+            let units: Vec<u16> = text.encode_utf16().collect();
+            LongName {
+                text: text.to_owned(),
+                units,
+            }
+            .entries(1)
+        };
+        for text in ["..", ".", "a/b", "../../etc"] {
+            assert_eq!(assemble(&entries(text), 1), None, "{text}");
+        }
+    }
+}

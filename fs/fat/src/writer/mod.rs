@@ -1,0 +1,403 @@
+//! Changing the filesystem, and the order in which changes reach the device.
+//!
+//! Contents are written at once, to clusters that nobody has. The table and the directories change in
+//! memory, and [`Writer::commit`] writes them in an order that a crash can't hurt. What is freed is
+//! free in memory and in the table only when no directory on the device leads there any more.
+
+mod contents;
+mod names;
+mod rename;
+mod slots;
+
+pub(crate) use names::attributes_of;
+pub(crate) use rename::Existing;
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use diskfs_block::{BlockRead, BlockWrite};
+use diskfs_vfs::{InodeNumber, SetMetadata, SetTime, Timestamp};
+
+use crate::allocation::Allocation;
+use crate::boot_sector::STATE_DIRTY;
+use crate::chain::{Chain, Cluster};
+use crate::directory_entry::{READ_ONLY, ShortEntry};
+use crate::error::{Error, ErrorKind, Result, device_failed};
+use crate::fat::{FatEntry, clean_bit};
+use crate::fs_info;
+use crate::holds::Holds;
+use crate::numbers::ROOT;
+use crate::volume::Volume;
+
+/// How many changed sectors wait at most: 8 MiB of the smallest.
+const MAX_DIRTY: usize = 16 * 1024;
+
+/// Clusters that nobody in memory has any more.
+#[derive(Debug)]
+struct Freed {
+    /// The end of a chain that was cut, which in the table still goes on.
+    end: Option<Cluster>,
+    chain: Chain,
+}
+
+/// Why nothing is written any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Closed,
+    Failed,
+}
+
+/// The filesystem, and what of it is not on the device yet.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(crate) volume: Volume,
+    device: Arc<dyn BlockWrite>,
+    holds: Arc<Holds>,
+    /// Read from the table when it is needed first.
+    allocation: Option<Allocation>,
+    freed: Vec<Freed>,
+    /// Something was written since the last flush.
+    unflushed: bool,
+    /// Part of the table was.
+    table_unflushed: bool,
+    /// The device says that the filesystem is being written.
+    marked: bool,
+    ended: Option<Ended>,
+}
+
+impl Writer {
+    pub(crate) fn open(device: Arc<dyn BlockWrite>, holds: Arc<Holds>) -> Result<Self> {
+        let below: Arc<dyn BlockRead> = device.clone();
+        Ok(Self {
+            volume: Volume::open(below)?,
+            device,
+            holds,
+            allocation: None,
+            freed: Vec::new(),
+            unflushed: false,
+            table_unflushed: false,
+            marked: false,
+            ended: None,
+        })
+    }
+
+    /// Runs a change. One that finds the device or the filesystem broken is the last.
+    pub(crate) fn change<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.check_writable()?;
+        let result = self.mark().and_then(|()| change(self));
+        let result = result.and_then(|done| self.commit_if_much().map(|()| done));
+        result.inspect_err(|e| self.end_if_broken(e))
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        match self.ended {
+            None => Ok(()),
+            Some(Ended::Closed) => Err(Error::new(
+                ErrorKind::ReadOnly,
+                "the filesystem was closed for writing",
+            )),
+            Some(Ended::Failed) => Err(Error::new(
+                ErrorKind::ReadOnly,
+                "an error ended writing to the filesystem",
+            )),
+        }
+    }
+
+    fn end_if_broken(&mut self, e: &Error) {
+        if matches!(e.kind(), ErrorKind::Io | ErrorKind::Corrupt) && self.ended.is_none() {
+            tracing::error!("writing ends: {e}");
+            self.ended = Some(Ended::Failed);
+        }
+    }
+
+    fn commit_if_much(&mut self) -> Result<()> {
+        let dirty = self.volume.fat.dirty_sectors();
+        if dirty.saturating_add(self.volume.sectors.dirty_sectors()) > MAX_DIRTY {
+            self.commit()?;
+        }
+        Ok(())
+    }
+
+    /// Says on the device that the filesystem is being written, before anything is.
+    fn mark(&mut self) -> Result<()> {
+        if self.marked {
+            return Ok(());
+        }
+        self.marked = true;
+        self.set_mark(self.volume.boot.state | STATE_DIRTY, |raw, clean| {
+            raw & !clean
+        })
+    }
+
+    fn set_mark(&mut self, state: u8, change: fn(u32, u32) -> u32) -> Result<()> {
+        let offset = self.volume.boot.state_offset;
+        self.device
+            .write_at(offset, &[state])
+            .map_err(device_failed)?;
+        let clean = clean_bit(self.volume.boot.kind);
+        if clean != 0 {
+            let raw = self.volume.fat.raw(Cluster(1))?;
+            self.volume.fat.set_raw(Cluster(1), change(raw, clean))?;
+            self.volume.fat.write_dirty(&*self.device)?;
+        }
+        self.unflushed = true;
+        self.flush()
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.device.flush().map_err(device_failed)?;
+        self.unflushed = false;
+        self.table_unflushed = false;
+        Ok(())
+    }
+
+    /// Writes what is in memory: the table's new chains when all contents are there; the directories,
+    /// which lead to them, when those are there; and what is free when no directory leads there any
+    /// more. What is written last may not be durable yet.
+    fn commit(&mut self) -> Result<()> {
+        if self.volume.fat.dirty_sectors() > 0 {
+            if self.unflushed {
+                self.flush()?;
+            }
+            self.write_table()?;
+        }
+        if self.volume.sectors.dirty_sectors() > 0 {
+            if self.table_unflushed {
+                self.flush()?;
+            }
+            self.volume.sectors.write_dirty(&*self.device)?;
+            self.unflushed = true;
+        }
+        if !self.freed.is_empty() {
+            if self.unflushed {
+                self.flush()?;
+            }
+            self.free_for_good()?;
+        }
+        self.write_fs_info()
+    }
+
+    fn write_table(&mut self) -> Result<()> {
+        self.volume.fat.write_dirty(&*self.device)?;
+        self.unflushed = true;
+        self.table_unflushed = true;
+        Ok(())
+    }
+
+    fn free_for_good(&mut self) -> Result<()> {
+        for Freed { end, chain } in std::mem::take(&mut self.freed) {
+            let goes_on = chain.first().map(FatEntry::Next);
+            if let Some(end) = end
+                && Some(self.volume.fat.entry(end)?) == goes_on
+            {
+                self.volume.fat.set(end, FatEntry::End)?;
+            }
+            self.give_back(&chain)?;
+        }
+        self.volume.pin_chains(false);
+        self.write_table()
+    }
+
+    fn write_fs_info(&mut self) -> Result<()> {
+        let (Some(offset), Some(allocation)) = (self.volume.boot.fs_info_offset, &self.allocation)
+        else {
+            return Ok(());
+        };
+        let next = allocation.next().0;
+        let written = fs_info::write(&*self.device, offset, allocation.free(), next)?;
+        self.unflushed |= written;
+        Ok(())
+    }
+
+    /// Makes everything durable.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        if self.ended == Some(Ended::Closed) {
+            return Ok(());
+        }
+        self.check_writable()?;
+        let result = self
+            .commit()
+            .and_then(|()| if self.unflushed { self.flush() } else { Ok(()) });
+        result.inspect_err(|e| self.end_if_broken(e))
+    }
+
+    /// Ends writing.
+    pub(crate) fn close(&mut self) -> Result<()> {
+        match self.ended {
+            Some(Ended::Closed) => return Ok(()),
+            Some(Ended::Failed) => {
+                self.ended = Some(Ended::Closed);
+                return Ok(());
+            }
+            None => {}
+        }
+        // Nobody holds a file of a filesystem that is closed.
+        self.holds.end_all();
+        let nameless: Vec<_> = self.volume.nameless.keys().copied().collect();
+        let evicted = nameless.into_iter().try_for_each(|inode| self.evict(inode));
+        let result = evicted
+            .and_then(|()| self.sync())
+            .and_then(|()| self.unmark());
+        self.ended = Some(Ended::Closed);
+        result
+    }
+
+    /// Says on the device that all was written, unless somebody before us did not say so.
+    fn unmark(&mut self) -> Result<()> {
+        if !self.marked || self.volume.was_dirty {
+            return Ok(());
+        }
+        self.set_mark(self.volume.boot.state, |raw, clean| raw | clean)
+    }
+
+    /// How many clusters are free, those of files that are gone among them.
+    pub(crate) fn free_clusters(&self) -> Result<u32> {
+        let Some(allocation) = &self.allocation else {
+            return self.volume.free_clusters();
+        };
+        let freed = self.freed.iter().map(|freed| freed.chain.clusters());
+        Ok(freed.fold(allocation.free(), u32::saturating_add))
+    }
+
+    fn allocation(&mut self) -> Result<&mut Allocation> {
+        let Volume { fat, boot, .. } = &self.volume;
+        let read = match self.allocation.take() {
+            Some(allocation) => allocation,
+            None => Allocation::read(fat, boot.clusters)?,
+        };
+        Ok(self.allocation.insert(read))
+    }
+
+    /// How many clusters can be had.
+    fn room(&mut self, wanted: u32) -> Result<u32> {
+        let free = self.allocation()?.free();
+        if free >= wanted || self.freed.is_empty() {
+            return Ok(free);
+        }
+        self.commit()?;
+        Ok(self.allocation()?.free())
+    }
+
+    /// Takes clusters, and makes them a chain of their own in the table.
+    fn take(&mut self, count: u32, after: Option<Cluster>) -> Result<Chain> {
+        self.room(count)?;
+        let taken = self.allocation()?.take(count, after);
+        let chain = taken.ok_or(ErrorKind::NoSpace)?;
+        let mut before: Option<Cluster> = None;
+        for cluster in chain.runs().iter().flat_map(crate::chain::Run::clusters) {
+            if let Some(before) = before {
+                self.volume.fat.set(before, FatEntry::Next(cluster))?;
+            }
+            before = Some(cluster);
+        }
+        if let Some(last) = before {
+            self.volume.fat.set(last, FatEntry::End)?;
+        }
+        Ok(chain)
+    }
+
+    /// Clusters are free again that nothing on the device leads to.
+    fn give_back(&mut self, chain: &Chain) -> Result<()> {
+        for run in chain.runs() {
+            for cluster in run.clusters() {
+                self.volume.fat.set(cluster, FatEntry::Free)?;
+            }
+            let len_bytes = self.volume.boot.bytes_of(run.count);
+            let offset = self.volume.boot.offset_of(run.first);
+            self.volume.sectors.forget(offset, len_bytes);
+        }
+        self.allocation()?.give_back(chain);
+        Ok(())
+    }
+
+    /// The clusters of a file that is gone.
+    fn free_all(&mut self, entry: &ShortEntry, chain: &Chain) {
+        if chain.clusters() > 0 {
+            self.volume.forget_chain(entry.cluster());
+            self.freed.push(Freed {
+                end: None,
+                chain: chain.clone(),
+            });
+        }
+    }
+
+    /// Puts the entry of a file where it is.
+    fn put_entry(&mut self, inode: InodeNumber, entry: &ShortEntry) -> Result<()> {
+        if let Some(nameless) = self.volume.nameless.get_mut(&inode) {
+            *nameless = *entry;
+            return Ok(());
+        }
+        let place = self.volume.place(inode)?;
+        self.volume.sectors.put(place, &entry.to_bytes())
+    }
+
+    pub(crate) fn set_metadata(&mut self, inode: InodeNumber, change: &SetMetadata) -> Result<()> {
+        if change
+            .flags
+            .is_some_and(|flags| flags != diskfs_vfs::FileFlags::default())
+        {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "FAT has none of these attributes",
+            ));
+        }
+        if inode == ROOT {
+            return Ok(()); // It has no entry that could tell.
+        }
+        let mut entry = self.volume.entry(inode)?;
+        if let Some(permissions) = change.permissions
+            && !entry.is_directory()
+        {
+            match permissions & 0o222 {
+                0 => entry.attributes |= READ_ONLY,
+                _ => entry.attributes &= !READ_ONLY,
+            }
+        }
+        if let Some(at) = change.accessed {
+            entry.set_accessed(time(at));
+        }
+        if let Some(at) = change.modified {
+            entry.set_modified(time(at));
+        }
+        self.put_entry(inode, &entry)
+    }
+
+    /// Ends a hold that was the last.
+    pub(crate) fn release(&mut self, inode: InodeNumber) -> Result<()> {
+        if !self.volume.nameless.contains_key(&inode) {
+            return Ok(());
+        }
+        self.change(|writer| writer.evict(inode))
+    }
+
+    /// A file without a name is gone.
+    fn evict(&mut self, inode: InodeNumber) -> Result<()> {
+        let Some(entry) = self.volume.nameless.get(&inode).copied() else {
+            return Ok(());
+        };
+        let chain = self.volume.chain_of(&entry)?;
+        self.volume.nameless.remove(&inode);
+        self.volume.numbers.remove(inode);
+        if entry.is_directory() {
+            self.volume.forget_directory(entry.cluster());
+        }
+        self.free_all(&entry, &chain);
+        Ok(())
+    }
+}
+
+fn time(at: SetTime) -> Timestamp {
+    match at {
+        SetTime::Now => now(),
+        SetTime::At(at) => at,
+    }
+}
+
+/// The time on the clock.
+fn now() -> Timestamp {
+    let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    Timestamp {
+        seconds: since.as_secs().try_into().unwrap_or(i64::MAX),
+        nanoseconds: since.subsec_nanos(),
+    }
+}

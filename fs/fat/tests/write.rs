@@ -1,0 +1,332 @@
+//! Writing, proved by `fsck.vfat` and mtools.
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use diskfs_block::File;
+use diskfs_fat::{Fat, WritableFat, WriteOptions};
+use diskfs_fixtures::{image, require};
+use diskfs_vfs::{
+    ErrorKind, Fallocate, FsRead, FsWrite, NewAttributes, NewKind, RenameMode, SetMetadata,
+    SetTime, Timestamp,
+};
+
+use common::{FIXTURES, fsck, mtools_tree, read, tree};
+
+const ANY: NewAttributes = NewAttributes::for_root(0o644);
+
+fn open(path: &Path) -> WritableFat {
+    let device = Arc::new(File::open_read_write(path).unwrap());
+    let options = WriteOptions {
+        commit_interval: None,
+    };
+    WritableFat::open(device, &options).unwrap()
+}
+
+/// Closes the filesystem; then everybody must see the same.
+fn close(fs: WritableFat, path: &Path, mtools_knows_it: bool) {
+    let before = tree(&fs);
+    fs.close().unwrap();
+    assert_eq!(
+        fs.create(fs.root(), b"late", NewKind::Regular, &ANY)
+            .unwrap_err()
+            .kind(),
+        ErrorKind::ReadOnly
+    );
+    drop(fs);
+    if require("fsck.vfat").is_some() {
+        fsck(path);
+    }
+    let again = Fat::open(Arc::new(File::open(path).unwrap())).unwrap();
+    assert_eq!(again.identity().notes, Vec::<String>::new());
+    assert_eq!(tree(&again), before);
+    if mtools_knows_it && require("mcopy").is_some() {
+        assert_eq!(mtools_tree(path), before);
+    }
+}
+
+#[test]
+fn files_and_directories_in_every_kind() {
+    for name in FIXTURES {
+        let image = image(name);
+        let fs = open(&image.path());
+        let top = match name {
+            "fat12" => fs.lookup(fs.root(), b"Long directory name").unwrap(),
+            _ => fs.root(),
+        };
+        let dir = fs
+            .create(top, b"A new directory", NewKind::Directory, &ANY)
+            .unwrap();
+        for size in [0_usize, 1, 511, 512, 513, 5000, 70_000] {
+            let name = format!("new file of {size}.txt");
+            let file = fs
+                .create(dir, name.as_bytes(), NewKind::Regular, &ANY)
+                .unwrap();
+            let data = diskfs_fixtures::pattern(&name, size);
+            assert_eq!(fs.write_at(file, 0, &data).unwrap(), size);
+            assert_eq!(read(&fs, file), data);
+        }
+        for n in 0..300 {
+            let name = format!("many files with long names {n}");
+            fs.create(dir, name.as_bytes(), NewKind::Regular, &ANY)
+                .unwrap();
+        }
+        for n in (0..300).step_by(3) {
+            fs.unlink(dir, format!("MANY FILES with long names {n}").as_bytes())
+                .unwrap();
+        }
+        assert_eq!(
+            fs.rmdir(top, b"A new directory").unwrap_err().kind(),
+            ErrorKind::NotEmpty
+        );
+        let below = fs.create(dir, b"BELOW", NewKind::Directory, &ANY).unwrap();
+        fs.rename(
+            dir,
+            b"new file of 5000.txt",
+            below,
+            b"moved",
+            RenameMode::Replace,
+        )
+        .unwrap();
+        fs.rename(dir, b"BELOW", top, b"above", RenameMode::NoReplace)
+            .unwrap();
+        assert_eq!(fs.lookup(below, b"..").unwrap(), top);
+        assert_eq!(fs.lookup(top, b"above").unwrap(), below);
+        fs.create(top, b"gone", NewKind::Directory, &ANY).unwrap();
+        fs.rmdir(top, b"GONE").unwrap();
+        close(fs, &image.path(), name != "fat32-small");
+    }
+}
+
+#[test]
+fn sparse_writes_and_sizes_are_zeroes() {
+    let image = image("fat16");
+    let fs = open(&image.path());
+    let file = fs
+        .create(fs.root(), b"sparse", NewKind::Regular, &ANY)
+        .unwrap();
+    fs.write_at(file, 0, &[7; 9000]).unwrap();
+    fs.set_len(file, 100).unwrap();
+    fs.write_at(file, 20_000, b"end").unwrap();
+    let mut expected = vec![7; 100];
+    expected.resize(20_000, 0);
+    expected.extend(b"end");
+    assert_eq!(read(&fs, file), expected);
+    fs.set_len(file, 30_000).unwrap();
+    expected.resize(30_000, 0);
+    assert_eq!(read(&fs, file), expected);
+    fs.fallocate(file, 0, 40_000, Fallocate::Allocate).unwrap();
+    expected.resize(40_000, 0);
+    fs.sync().unwrap();
+    fs.set_len(file, 10_000).unwrap();
+    fs.write_at(file, 10_000, &[9; 10_000]).unwrap();
+    expected.truncate(10_000);
+    expected.resize(20_000, 9);
+    assert_eq!(read(&fs, file), expected);
+    let punch = fs.fallocate(file, 0, 1, Fallocate::PunchHole).unwrap_err();
+    assert_eq!(punch.kind(), ErrorKind::Unsupported);
+    assert_eq!(
+        fs.set_len(file, 1 << 32).unwrap_err().kind(),
+        ErrorKind::FileTooLarge
+    );
+    assert_eq!(
+        fs.write_at(file, u64::from(u32::MAX), b"x")
+            .unwrap_err()
+            .kind(),
+        ErrorKind::FileTooLarge
+    );
+    close(fs, &image.path(), true);
+}
+
+#[test]
+fn a_full_disk_takes_what_fits() {
+    for name in ["fat12", "fat32-small"] {
+        let image = image(name);
+        let fs = open(&image.path());
+        let dir = match name {
+            "fat12" => fs.lookup(fs.root(), b"Long directory name").unwrap(),
+            _ => fs.root(),
+        };
+        let file = fs.create(dir, b"all", NewKind::Regular, &ANY).unwrap();
+        let room = fs.statistics().unwrap();
+        let room = usize::try_from(room.blocks_free * u64::from(room.block_size)).unwrap();
+        let data = vec![1; room + 1];
+        assert_eq!(fs.write_at(file, 0, &data).unwrap(), room);
+        assert_eq!(fs.statistics().unwrap().blocks_free, 0);
+        let e = fs.write_at(file, room as u64, b"x").unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::NoSpace);
+        assert_eq!(
+            fs.create(dir, b"d", NewKind::Directory, &ANY)
+                .unwrap_err()
+                .kind(),
+            ErrorKind::NoSpace
+        );
+        // What was freed can be had again, without anybody asking for it to be written.
+        fs.set_len(file, 0).unwrap();
+        assert_eq!(fs.write_at(file, 0, &data).unwrap(), room);
+        fs.unlink(dir, b"all").unwrap();
+        fs.create(dir, b"d", NewKind::Directory, &ANY).unwrap();
+        close(fs, &image.path(), name == "fat12");
+    }
+}
+
+#[test]
+fn the_root_of_fat12_has_only_so_many_entries() {
+    let image = image("fat12");
+    let fs = open(&image.path());
+    let e = fs
+        .create(fs.root(), b"a long name", NewKind::Regular, &ANY)
+        .unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::NoSpace);
+    fs.unlink(fs.root(), b"F5").unwrap();
+    fs.unlink(fs.root(), b"F6").unwrap();
+    fs.create(fs.root(), b"a long name", NewKind::Regular, &ANY)
+        .unwrap();
+    close(fs, &image.path(), true);
+}
+
+#[test]
+fn an_open_file_outlives_its_name() {
+    let image = image("fat16");
+    let fs = open(&image.path());
+    let file = fs
+        .create(fs.root(), b"open", NewKind::Regular, &ANY)
+        .unwrap();
+    fs.write_at(file, 0, b"contents").unwrap();
+    fs.hold(file);
+    let other = fs
+        .create(fs.root(), b"other", NewKind::Regular, &ANY)
+        .unwrap();
+    fs.write_at(other, 0, b"other").unwrap();
+    fs.rename(fs.root(), b"other", fs.root(), b"open", RenameMode::Replace)
+        .unwrap();
+    assert_eq!(fs.lookup(fs.root(), b"open").unwrap(), other);
+    assert_eq!(
+        (read(&fs, file), read(&fs, other)),
+        (b"contents".to_vec(), b"other".to_vec())
+    );
+    assert_eq!(fs.metadata(file).unwrap().links, 0);
+    fs.write_at(file, 8, &[b'x'; 5000]).unwrap();
+    // The place of its entry may be another's by now.
+    let third = fs
+        .create(fs.root(), b"third", NewKind::Regular, &ANY)
+        .unwrap();
+    assert!(third != file && third != other);
+    fs.release(file).unwrap();
+    assert_eq!(fs.metadata(file).unwrap_err().kind(), ErrorKind::NotFound);
+    fs.hold(third);
+    fs.unlink(fs.root(), b"third").unwrap();
+    close(fs, &image.path(), true);
+}
+
+#[test]
+fn renames() {
+    let image = image("fat32");
+    let fs = open(&image.path());
+    let root = fs.root();
+    let a = fs.create(root, b"name", NewKind::Regular, &ANY).unwrap();
+    let dir = fs.create(root, b"dir", NewKind::Directory, &ANY).unwrap();
+    let names = |dir| -> Vec<String> {
+        let entries = fs
+            .read_dir(dir, 0)
+            .unwrap()
+            .map(|entry| entry.unwrap().name);
+        entries
+            .map(|name| String::from_utf8(name).unwrap())
+            .collect()
+    };
+    let rename = |from: &str, to: &str| {
+        fs.rename(
+            root,
+            from.as_bytes(),
+            root,
+            to.as_bytes(),
+            RenameMode::Replace,
+        )
+        .map_err(|e| e.kind())
+    };
+    rename("name", "NAME").unwrap();
+    assert!(names(root).contains(&"NAME".to_owned()) && !names(root).contains(&"name".to_owned()));
+    rename(
+        "NAME",
+        "Name that is much longer than the other, and takes more entries",
+    )
+    .unwrap();
+    rename(
+        "name that is much longer than the other, and takes more entries",
+        "short",
+    )
+    .unwrap();
+    assert_eq!(fs.lookup(root, b"SHORT").unwrap(), a);
+    assert_eq!(rename("short", "dir"), Err(ErrorKind::IsADirectory));
+    assert_eq!(rename("dir", "short"), Err(ErrorKind::NotADirectory));
+    assert_eq!(rename("none", "short"), Err(ErrorKind::NotFound));
+    assert_eq!(rename("short", "a:b"), Err(ErrorKind::Invalid));
+    let below = fs.create(dir, b"below", NewKind::Directory, &ANY).unwrap();
+    let e = fs
+        .rename(root, b"dir", below, b"loop", RenameMode::Replace)
+        .unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Invalid);
+    let e = fs
+        .rename(root, b"short", root, b"dir", RenameMode::NoReplace)
+        .unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Exists);
+    let e = fs
+        .rename(root, b"short", root, b"dir", RenameMode::Exchange)
+        .unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Unsupported);
+    fs.rename(root, b"short", below, b"deep", RenameMode::Replace)
+        .unwrap();
+    assert_eq!(fs.lookup(below, b"deep").unwrap(), a);
+    fs.create(root, b"empty", NewKind::Directory, &ANY).unwrap();
+    fs.rename(dir, b"below", root, b"empty", RenameMode::Replace)
+        .unwrap();
+    assert_eq!(fs.lookup(root, b"empty").unwrap(), below);
+    assert_eq!(fs.lookup(below, b"..").unwrap(), root);
+    close(fs, &image.path(), true);
+}
+
+#[test]
+fn what_fat_has_no_room_for() {
+    let image = image("fat16");
+    let fs = open(&image.path());
+    let root = fs.root();
+    let kind = |result: diskfs_vfs::Result<diskfs_vfs::InodeNumber>| result.unwrap_err().kind();
+    let create = |name: &[u8], what| fs.create(root, name, what, &ANY);
+    assert_eq!(
+        kind(create(b"link", NewKind::Symlink(b"x"))),
+        ErrorKind::Unsupported
+    );
+    assert_eq!(kind(create(b"fifo", NewKind::Fifo)), ErrorKind::Unsupported);
+    assert_eq!(kind(create(b"a|b", NewKind::Regular)), ErrorKind::Invalid);
+    assert_eq!(
+        kind(create(&[b'n'; 256], NewKind::Regular)),
+        ErrorKind::NameTooLong
+    );
+    assert_eq!(
+        kind(create(b"LONG directory NAME", NewKind::Regular)),
+        ErrorKind::Exists
+    );
+    let file = create(b"file", NewKind::Regular).unwrap();
+    assert_eq!(
+        fs.link(file, root, b"link").unwrap_err().kind(),
+        ErrorKind::Unsupported
+    );
+    let at = Timestamp {
+        seconds: 1_000_000_001,
+        nanoseconds: 5,
+    };
+    let change = SetMetadata {
+        permissions: Some(0o444),
+        uid: Some(1000),
+        modified: Some(SetTime::At(at)),
+        ..SetMetadata::default()
+    };
+    fs.set_metadata(file, &change).unwrap();
+    let metadata = fs.metadata(file).unwrap();
+    assert_eq!((metadata.permissions, metadata.uid), (0o555, 0));
+    assert_eq!(metadata.modified.seconds, 1_000_000_000);
+    close(fs, &image.path(), true);
+}
