@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite};
 use diskfs_ext4::{Ext4, Options, WritableExt4};
+use diskfs_fat::{Fat, WritableFat};
 use diskfs_vfs::{FsRead, FsWrite, Result};
 
 use super::content::Content;
@@ -17,6 +18,7 @@ pub(super) fn open(
         "ext2" | "ext3" | "ext4" => {
             Some(Ext4::open(device, &Options::default()).map(|fs| Arc::new(fs) as Arc<dyn FsRead>))
         }
+        "vfat" => Some(Fat::open(device).map(|fs| Arc::new(fs) as Arc<dyn FsRead>)),
         _ => None,
     }
 }
@@ -62,6 +64,10 @@ pub(super) fn open_for_writing(
             let fs = WritableExt4::open(device, &options.for_ext4());
             Some(fs.map(|fs| Arc::new(fs) as Arc<dyn FsWrite>))
         }
+        "vfat" => {
+            let fs = WritableFat::open(device, &options.for_fat());
+            Some(fs.map(|fs| Arc::new(fs) as Arc<dyn FsWrite>))
+        }
         _ => None,
     }
 }
@@ -79,6 +85,15 @@ impl WriteOptions {
                 RootReserve::Use => diskfs_ext4::RootReserve::Use,
             },
             ..defaults
+        }
+    }
+
+    fn for_fat(self) -> diskfs_fat::WriteOptions {
+        match self.commits {
+            Commits::Timed => diskfs_fat::WriteOptions::default(),
+            Commits::AtClose => diskfs_fat::WriteOptions {
+                commit_interval: None,
+            },
         }
     }
 }
