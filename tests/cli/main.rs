@@ -2,6 +2,7 @@
 
 mod changing;
 mod errors;
+mod fat;
 mod guest;
 mod listing;
 mod luks;

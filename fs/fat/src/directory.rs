@@ -31,6 +31,16 @@ pub(crate) struct Name {
     pub(crate) place: Place,
 }
 
+impl Name {
+    /// What it is found by.
+    pub(crate) fn keys(&self) -> [Vec<u16>; 2] {
+        [
+            fold_shown(&self.shown),
+            fold_shown(&short_text(&self.short)),
+        ]
+    }
+}
+
 /// Slots that follow each other on the device.
 #[derive(Debug, Clone, Copy)]
 struct SlotRun {
@@ -171,10 +181,7 @@ impl Directory {
         for nth in name.first_slot..=slot {
             self.set_used(nth, false);
         }
-        for key in [
-            fold_shown(&name.shown),
-            fold_shown(&short_text(&name.short)),
-        ] {
+        for key in name.keys() {
             if self.by_key.get(&key) == Some(&slot) {
                 self.by_key.remove(&key);
             }

@@ -26,8 +26,8 @@ impl Random {
     }
 }
 
-/// Whether all that `fsck.vfat` finds is what a crash may leave.
-fn is_harmless(told: &str) -> bool {
+/// Whether all that `fsck.vfat` finds is what a crash may leave, or was so before.
+fn is_harmless(told: &str, before: &str) -> bool {
     let harmless = [
         "fsck.fat ",
         "Dirty bit is set",
@@ -54,6 +54,7 @@ fn is_harmless(told: &str) -> bool {
     ];
     told.lines().all(|line| {
         line.trim().is_empty()
+            || before.lines().any(|known| known == line)
             || line.trim_start().starts_with('/')
             || harmless.iter().any(|part| line.contains(part))
     })
@@ -157,6 +158,7 @@ type Synced = BTreeMap<String, Option<Vec<u8>>>;
 fn crash(name: &str, seed: u64) {
     let image = image(name);
     let before = std::fs::read(image.path()).unwrap();
+    let (_, intact) = fsck_says(&image.path());
     let device = Arc::new(Faulty::<Memory>::new(
         Arc::new(Memory::new(before.clone())),
         [],
@@ -192,7 +194,7 @@ fn crash(name: &str, seed: u64) {
             std::fs::write(file.path(), &bytes).unwrap();
             let (_, told) = fsck_says(file.path());
             assert!(
-                is_harmless(&told),
+                is_harmless(&told, &intact),
                 "{name}, seed {seed}, event {count}, choice {choice}:\n{told}"
             );
             let fs = Fat::open(Arc::new(Memory::new(bytes))).unwrap();

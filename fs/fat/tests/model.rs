@@ -62,7 +62,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn path(place: &Place) -> String {
-    place.iter().map(|&n| format!("/{}", NAMES[n])).collect()
+    let names: Vec<_> = place.iter().map(|&n| NAMES[n]).collect();
+    format!("/{}", names.join("/"))
 }
 
 /// The directory and the last name.

@@ -17,17 +17,18 @@ use std::time::SystemTime;
 
 use diskfs_block::{BlockRead, BlockWrite};
 use diskfs_vfs::{InodeNumber, SetMetadata, SetTime, Timestamp};
+use foldhash::HashMap;
 
 use crate::allocation::Allocation;
 use crate::boot_sector::STATE_DIRTY;
 use crate::chain::{Chain, Cluster};
-use crate::directory_entry::{READ_ONLY, ShortEntry};
+use crate::directory_entry::{Place, READ_ONLY, ShortEntry};
 use crate::error::{Error, ErrorKind, Result, device_failed};
 use crate::fat::{FatEntry, clean_bit};
 use crate::fs_info;
 use crate::holds::Holds;
 use crate::numbers::ROOT;
-use crate::volume::Volume;
+use crate::volume::{DirectoryStart, Volume};
 
 /// How many changed sectors wait at most: 8 MiB of the smallest.
 const MAX_DIRTY: usize = 16 * 1024;
@@ -56,6 +57,9 @@ pub(crate) struct Writer {
     /// Read from the table when it is needed first.
     allocation: Option<Allocation>,
     freed: Vec<Freed>,
+    /// Names that were removed, with the place of their entry, and whose removal may not be durable: a
+    /// new file of that name in another sector would be there beside them after a crash.
+    removed: HashMap<(DirectoryStart, Vec<u16>), Place>,
     /// Something was written since the last flush.
     unflushed: bool,
     /// Part of the table was.
@@ -74,6 +78,7 @@ impl Writer {
             holds,
             allocation: None,
             freed: Vec::new(),
+            removed: HashMap::default(),
             unflushed: false,
             table_unflushed: false,
             marked: false,
@@ -148,6 +153,9 @@ impl Writer {
         self.device.flush().map_err(device_failed)?;
         self.unflushed = false;
         self.table_unflushed = false;
+        if self.volume.sectors.dirty_sectors() == 0 {
+            self.removed.clear();
+        }
         Ok(())
     }
 

@@ -125,22 +125,9 @@ impl Writer {
         first: u32,
         new: NewEntries,
     ) -> Result<Place> {
-        let directory = self.volume.directory(start)?;
         let end = first.saturating_add(new.slots());
-        // Zeroes before them would end the directory.
-        for slot in directory.end()..first {
-            self.volume.sectors.put(directory.place(slot), &deleted())?;
-        }
-        let entries = new.long.iter().copied().chain([new.short.to_bytes()]);
-        for (slot, bytes) in (first..).zip(entries) {
-            self.volume.sectors.put(directory.place(slot), &bytes)?;
-        }
-        if end > directory.end() && end < directory.slots() {
-            self.end_directory(directory.place(end))?;
-        }
         let slot = end.saturating_sub(1);
-        let place = directory.place(slot);
-        drop(directory);
+        let place = self.volume.directory(start)?.place(slot);
         let name = Name {
             shown: new.shown,
             short: new.short.name,
@@ -148,9 +135,37 @@ impl Writer {
             is_directory: new.short.is_directory(),
             place,
         };
+        self.await_removal(start, &name)?;
+        let directory = self.volume.directory(start)?;
+        // Zeroes before them would end the directory.
+        for slot in directory.end()..first {
+            self.volume.sectors.put(directory.place(slot), &deleted())?;
+        }
+        let entries = new.long.into_iter().chain([new.short.to_bytes()]);
+        for (slot, bytes) in (first..).zip(entries) {
+            self.volume.sectors.put(directory.place(slot), &bytes)?;
+        }
+        if end > directory.end() && end < directory.slots() {
+            self.end_directory(directory.place(end))?;
+        }
+        drop(directory);
         self.volume
             .change_directory(start, |directory| directory.put(slot, name))?;
         Ok(place)
+    }
+
+    /// Makes the removal of a file that had this name durable, unless one write puts the new one in
+    /// its place.
+    fn await_removal(&mut self, start: DirectoryStart, name: &Name) -> Result<()> {
+        let is_elsewhere = name.keys().into_iter().any(|key| {
+            let before = self.removed.get(&(start, key));
+            before.is_some_and(|before| !self.volume.sectors.are_one(*before, name.place))
+        });
+        if is_elsewhere {
+            self.commit()?;
+            self.flush()?;
+        }
+        Ok(())
     }
 
     /// Nothing is in use from `place` on, though another writer may have left something there.
@@ -176,9 +191,15 @@ impl Writer {
             self.volume.sectors.put(place, &entry.to_bytes())?;
         }
         drop(directory);
-        self.volume.change_directory(start, |directory| {
-            directory.remove(slot);
-        })
+        let removed = self
+            .volume
+            .change_directory(start, |directory| directory.remove(slot))?;
+        if let Some(name) = removed {
+            for key in name.keys() {
+                self.removed.insert((start, key), name.place);
+            }
+        }
+        Ok(())
     }
 
     /// The contents of a new directory's first cluster: `.` and `..`.
