@@ -19,7 +19,9 @@ mod image_write;
 mod journal;
 mod luks;
 mod lvm;
+mod md;
 pub mod mutate;
+mod persistent;
 pub mod seeds;
 mod sparse;
 mod tables;
@@ -45,6 +47,8 @@ pub enum Target {
     Mbr,
     /// LVM's groups, with right checksums.
     Lvm,
+    /// md's arrays, with right checksums.
+    Md,
     /// LUKS, with right checksums.
     Luks,
     /// An ext2, ext3 or ext4 filesystem: its whole tree, contents and attributes.
@@ -55,13 +59,14 @@ pub enum Target {
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Probe,
         Self::Qcow2,
         Self::Qcow2Write,
         Self::Gpt,
         Self::Mbr,
         Self::Lvm,
+        Self::Md,
         Self::Luks,
         Self::Ext4Walk,
         Self::Ext4Write,
@@ -76,6 +81,7 @@ impl Target {
             Self::Gpt => "gpt",
             Self::Mbr => "mbr",
             Self::Lvm => "lvm",
+            Self::Md => "md",
             Self::Luks => "luks",
             Self::Ext4Walk => "ext4_walk",
             Self::Ext4Write => "ext4_write",
@@ -91,6 +97,7 @@ impl Target {
             Self::Gpt => tables::gpt(device),
             Self::Mbr => tables::mbr(device),
             Self::Lvm => lvm::groups(device),
+            Self::Md => md::all(device),
             Self::Luks => luks::volume(device),
             Self::Ext4Walk => ext4::walk(device),
             Self::Ext4Write => ext4_write::write(device),
@@ -103,7 +110,9 @@ impl Target {
             Self::Qcow2 | Self::Qcow2Write => image::survey(device),
             Self::Ext4Walk => ext4::survey(device),
             Self::Ext4Write => ext4_write::survey(device),
-            Self::Probe | Self::Gpt | Self::Mbr | Self::Lvm | Self::Luks => self.run(device),
+            Self::Probe | Self::Gpt | Self::Mbr | Self::Lvm | Self::Md | Self::Luks => {
+                self.run(device);
+            }
         }
     }
 }
@@ -144,6 +153,11 @@ pub fn mbr(data: &[u8]) {
 /// [`Target::Lvm`] on an input.
 pub fn lvm(data: &[u8]) {
     Target::Lvm.run(&device(data));
+}
+
+/// [`Target::Md`] on an input.
+pub fn md(data: &[u8]) {
+    Target::Md.run(&device(data));
 }
 
 /// [`Target::Luks`] on an input.

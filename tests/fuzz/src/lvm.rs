@@ -6,17 +6,19 @@ use diskfs_block::{BlockRead, BlockWrite, Overlay, Slice};
 use diskfs_volume::lvm::{PhysicalVolume, VolumeGroup, volume_groups};
 use diskfs_volume::read_table;
 
-/// Devices that may be physical volumes, by where they begin.
-type Places = Vec<(u64, Arc<dyn BlockRead>)>;
+use crate::persistent;
 
-/// What changes of a mutation are kept in memory: a few headers.
-const SEALED_BYTES: u64 = 1 << 20;
+/// Devices that may be physical volumes, by where they begin.
+pub(crate) type Places = Vec<(u64, Arc<dyn BlockRead>)>;
+
+/// What changes of a mutation are kept in memory: headers, and blocks of metadata.
+pub(crate) const SEALED_BYTES: u64 = 16 << 20;
 
 /// Groups on the whole device or its partitions, with right checksums, which no mutation would hit.
 pub(crate) fn groups(device: &Arc<dyn BlockRead>) {
     let sealed = Arc::new(Overlay::in_memory(Arc::clone(device), SEALED_BYTES));
     let whole: Arc<dyn BlockRead> = sealed.clone();
-    let places = places(&whole);
+    let places = places(&whole, 8);
     for (start, place) in &places {
         for sector in 0..4 {
             // What is past the end, or lies, has nothing to seal.
@@ -27,15 +29,21 @@ pub(crate) fn groups(device: &Arc<dyn BlockRead>) {
         .iter()
         .filter_map(|(_, place)| Some((PhysicalVolume::read(&**place).ok()??, place)))
         .collect();
+    let starts: Vec<_> = places
+        .iter()
+        .filter_map(|(start, place)| Some((PhysicalVolume::read(&**place).ok()??, *start)))
+        .collect();
     for group in volume_groups(physical.iter().map(|(read, _)| read)) {
+        seal_pools(&group, &starts, &sealed);
         follow(&group, &physical);
     }
 }
 
-fn places(whole: &Arc<dyn BlockRead>) -> Places {
+/// The device, and so many of its partitions.
+pub(crate) fn places(whole: &Arc<dyn BlockRead>, partitions: usize) -> Places {
     let mut places = vec![(0, Arc::clone(whole))];
     if let Ok(Some(table)) = read_table(&**whole) {
-        for partition in table.partitions.iter().take(8) {
+        for partition in table.partitions.iter().take(partitions) {
             if let Ok(slice) = partition.open(Arc::clone(whole)) {
                 let slice: Slice = slice;
                 places.push((partition.start_bytes, Arc::new(slice)));
@@ -43,6 +51,25 @@ fn places(whole: &Arc<dyn BlockRead>) -> Places {
         }
     }
     places
+}
+
+/// Makes the checksums right in what thin pools and caches keep their tables in.
+fn seal_pools(group: &VolumeGroup, physical: &[(PhysicalVolume, u64)], sealed: &Arc<Overlay>) {
+    let ends = ["_tmeta", "_cmeta", "_cvol"];
+    let volumes = group.logical_volumes.iter();
+    for volume in volumes.filter(|volume| ends.iter().any(|end| volume.name.ends_with(end))) {
+        let opened = group.open_writable(volume, &|entry| {
+            let found = physical.iter().find(|(read, _)| read.id == entry.id);
+            let slice = found.map(|(_, start)| {
+                let len_bytes = sealed.size_bytes().saturating_sub(*start);
+                Slice::new(Arc::clone(sealed), *start, len_bytes)
+            });
+            Ok(slice.transpose()?.map(Arc::new))
+        });
+        if let Ok(opened) = opened {
+            persistent::seal(&opened);
+        }
+    }
 }
 
 fn follow(group: &VolumeGroup, physical: &[(PhysicalVolume, &Arc<dyn BlockRead>)]) {

@@ -108,6 +108,7 @@ fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
             &[Target::Ext4Walk, Target::Ext4Write]
         }
         () if has_lvm(image) => &[Target::Lvm, Target::Probe],
+        () if has_md(image) => &[Target::Md, Target::Probe],
         () => &[Target::Gpt, Target::Mbr, Target::Probe],
     };
     let of_all = |name: &str, image: &Sparse| {
@@ -131,6 +132,17 @@ fn has_lvm(image: &Sparse) -> bool {
             .all(|(at, b)| image.byte(at) == *b)
     };
     places.into_iter().any(is_label)
+}
+
+/// Whether a superblock of md of version 1.1 or 1.2 is on a partition that begins at a whole MiB.
+fn has_md(image: &Sparse) -> bool {
+    let mut places = (0..image.size_bytes()).step_by(1 << 20).take(64);
+    let is_magic = |at: u64| {
+        (at..)
+            .zip(0xa92b_4efc_u32.to_le_bytes())
+            .all(|(at, b)| image.byte(at) == b)
+    };
+    places.any(|at| is_magic(at) || is_magic(at + 4096))
 }
 
 /// The same filesystem with the features of checksums taken out of the superblock: else a mutation

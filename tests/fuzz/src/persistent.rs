@@ -1,0 +1,35 @@
+//! The metadata of thin pools and caches.
+
+use diskfs_block::BlockWrite;
+
+const BLOCK: usize = 4096;
+
+/// Blocks that get right checksums: more than any fixture has.
+const MAX_BLOCKS: u64 = 1280;
+
+/// Makes the checksums of all that looks like blocks of such metadata right. What can't be read or
+/// written has none.
+pub(crate) fn seal(metadata: &dyn BlockWrite) {
+    for number in 0..MAX_BLOCKS {
+        let mut block = vec![0; BLOCK];
+        if metadata.read_at(number * BLOCK as u64, &mut block).is_err() {
+            return;
+        }
+        if let Some(xor) = xor(&block, number) {
+            let sum = !crc32c::crc32c(&block[4..]) ^ xor;
+            let _ = metadata.write_at(number * BLOCK as u64, &sum.to_le_bytes());
+        }
+    }
+}
+
+/// What the checksum of that kind of block is changed by.
+fn xor(block: &[u8], number: u64) -> Option<u32> {
+    let says = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"));
+    match () {
+        () if number == 0 && says(32) == 0o6_142_003 => Some(9_031_977),
+        () if number == 0 => Some(160_774),
+        () if says(8) == number => Some(121_107),
+        () if says(16) == number => Some(595_846_735),
+        () => None,
+    }
+}
