@@ -16,6 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("diskfs-volume", &["diskfs-block"]),
     ("diskfs-ext4", &["diskfs-vfs", "diskfs-block"]),
     ("diskfs-fat", &["diskfs-vfs", "diskfs-block"]),
+    ("diskfs-iso9660", &["diskfs-vfs", "diskfs-block"]),
     (
         "diskfs",
         &[
@@ -26,6 +27,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-volume",
             "diskfs-ext4",
             "diskfs-fat",
+            "diskfs-iso9660",
         ],
     ),
     // They serve tests and measurements only, and nothing depends on them.
@@ -70,6 +72,7 @@ const NAMES: &[&str] = &[
     "diskfs_volume",
     "diskfs_ext4",
     "diskfs_fat",
+    "diskfs_iso9660",
     "diskfs_fixtures",
     "crate::stack",
     "crate::cli",

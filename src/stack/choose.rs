@@ -37,6 +37,7 @@ pub(super) fn by_name(disk: &Disk, name: &str) -> Result<Volume> {
             found.push(volume);
         }
     }
+    leave_out_repeated_isos(&mut found)?;
     match found.as_slice() {
         [] => Err(not_found(disk, volumes, name)),
         [one] => Ok((*one).clone()),
@@ -161,12 +162,34 @@ fn meant(disk: &Disk) -> Result<Meant<'_>> {
             candidates.push(volume);
         }
     }
+    leave_out_repeated_isos(&mut candidates)?;
     tracing::debug!(candidates = candidates.len(), "volumes that could be meant");
     match candidates.as_slice() {
         [] => only_boot_or_nothing(disk, volumes).map(Meant::Volume),
         [one] => Ok(Meant::Volume(one)),
         several => with_system(disk, several),
     }
+}
+
+/// Whether a volume holds an ISO.
+pub(super) fn is_iso(volume: &Volume) -> Result<bool> {
+    let content = volume.content()?;
+    Ok(content.is_some_and(|content| content.kind == "iso9660"))
+}
+
+/// An ISO that boots from a disk, too, is the whole disk; its partitions show it once more.
+fn leave_out_repeated_isos(volumes: &mut Vec<&Volume>) -> Result<()> {
+    let mut kept = Vec::with_capacity(volumes.len());
+    for volume in volumes.iter() {
+        let repeats =
+            |whole: &&Volume| whole.is_whole() && whole.disk_index() == volume.disk_index();
+        let is_part = volume.entry().is_some() && volumes.iter().any(repeats);
+        if !is_part || !is_iso(volume)? {
+            kept.push(*volume);
+        }
+    }
+    *volumes = kept;
+    Ok(())
 }
 
 /// Whether a volume could be what the user means: a filesystem that is not an EFI system

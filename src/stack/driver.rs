@@ -5,6 +5,7 @@ use std::sync::Arc;
 use diskfs_block::{BlockRead, BlockWrite};
 use diskfs_ext4::{Ext4, Options, WritableExt4};
 use diskfs_fat::{Fat, WritableFat};
+use diskfs_iso9660::Iso9660;
 use diskfs_vfs::{FsRead, FsWrite, Result};
 
 use super::content::Content;
@@ -19,6 +20,7 @@ pub(super) fn open(
             Some(Ext4::open(device, &Options::default()).map(|fs| Arc::new(fs) as Arc<dyn FsRead>))
         }
         "vfat" => Some(Fat::open(device).map(|fs| Arc::new(fs) as Arc<dyn FsRead>)),
+        "iso9660" => Some(Iso9660::open(device).map(|fs| Arc::new(fs) as Arc<dyn FsRead>)),
         _ => None,
     }
 }

@@ -103,6 +103,11 @@ impl Volume {
         }
     }
 
+    /// Whether it is a disk as a whole.
+    pub(super) fn is_whole(&self) -> bool {
+        matches!(self.place, Place::Rest(_, 0))
+    }
+
     /// Its size.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes

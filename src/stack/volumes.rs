@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::lvm::{self, Group, PhysicalVolumes};
 use super::md::{self, MdArray};
-use super::{Disk, Keys, Volume, luks};
+use super::{Disk, Keys, Volume, choose, luks};
 use crate::Result;
 
 /// LUKS in LVM in LUKS, and so on: deeper than this, nobody means it.
@@ -95,18 +95,23 @@ impl Volumes {
     }
 }
 
-/// The partitions of the machine's disk of that number from 0, or the whole disk when it has none.
+/// The partitions of the machine's disk of that number from 0, or the whole disk when it has none; and
+/// when it is an ISO that boots from a disk, too, whose table names parts of it.
 fn on_the_disk(disk: &Disk, number: usize) -> Result<Vec<Volume>> {
     let table = disk.partition_table()?;
     let partitions = table.map_or(&[][..], |table| table.partitions.as_slice());
     let device = || disk.guest_disk();
     let volumes = match partitions {
         [] => vec![Volume::whole(&disk.path, device())],
-        some => some
-            .iter()
-            .filter(|partition| !partition.is_extended())
-            .map(|partition| Volume::partition(&disk.path, device(), partition))
-            .collect(),
+        some => {
+            let whole = Volume::whole(&disk.path, device());
+            let of_table = some
+                .iter()
+                .filter(|partition| !partition.is_extended())
+                .map(|partition| Volume::partition(&disk.path, device(), partition));
+            let hybrid = Some(whole).filter(|whole| choose::is_iso(whole).unwrap_or(false));
+            hybrid.into_iter().chain(of_table).collect()
+        }
     };
     Ok(volumes
         .into_iter()

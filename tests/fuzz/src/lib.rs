@@ -16,6 +16,7 @@ mod ext4;
 mod ext4_write;
 mod image;
 mod image_write;
+mod iso9660;
 mod journal;
 mod luks;
 mod lvm;
@@ -55,6 +56,8 @@ pub enum Target {
     Ext4Walk,
     /// An ext2, ext3 or ext4 filesystem that is written to.
     Ext4Write,
+    /// An ISO 9660 filesystem: its whole tree and contents.
+    Iso9660,
 }
 
 impl Target {
@@ -70,6 +73,7 @@ impl Target {
         Self::Luks,
         Self::Ext4Walk,
         Self::Ext4Write,
+        Self::Iso9660,
     ];
 
     /// The name, as `cargo fuzz` has it.
@@ -85,6 +89,7 @@ impl Target {
             Self::Luks => "luks",
             Self::Ext4Walk => "ext4_walk",
             Self::Ext4Write => "ext4_write",
+            Self::Iso9660 => "iso9660",
         }
     }
 
@@ -101,6 +106,7 @@ impl Target {
             Self::Luks => luks::volume(device),
             Self::Ext4Walk => ext4::walk(device),
             Self::Ext4Write => ext4_write::write(device),
+            Self::Iso9660 => iso9660::walk(device),
         }
     }
 
@@ -110,6 +116,7 @@ impl Target {
             Self::Qcow2 | Self::Qcow2Write => image::survey(device),
             Self::Ext4Walk => ext4::survey(device),
             Self::Ext4Write => ext4_write::survey(device),
+            Self::Iso9660 => iso9660::survey(device),
             Self::Probe | Self::Gpt | Self::Mbr | Self::Lvm | Self::Md | Self::Luks => {
                 self.run(device);
             }
@@ -173,4 +180,9 @@ pub fn ext4_walk(data: &[u8]) {
 /// [`Target::Ext4Write`] on an input.
 pub fn ext4_write(data: &[u8]) {
     Target::Ext4Write.run(&device(data));
+}
+
+/// [`Target::Iso9660`] on an input.
+pub fn iso9660(data: &[u8]) {
+    Target::Iso9660.run(&device(data));
 }

@@ -107,6 +107,9 @@ fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
         () if image.byte(1080) == 0x53 && image.byte(1081) == 0xef => {
             &[Target::Ext4Walk, Target::Ext4Write]
         }
+        () if (32769..).zip(b"CD001").all(|(at, b)| image.byte(at) == *b) => {
+            &[Target::Iso9660, Target::Mbr, Target::Probe]
+        }
         () if has_lvm(image) => &[Target::Lvm, Target::Probe],
         () if has_md(image) => &[Target::Md, Target::Probe],
         () => &[Target::Gpt, Target::Mbr, Target::Probe],

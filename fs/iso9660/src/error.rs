@@ -1,0 +1,25 @@
+//! Failures, as the filesystem layer tells them.
+
+pub(crate) use diskfs_vfs::{Error, ErrorKind, Result};
+
+/// What stands at a byte of the device contradicts its specification.
+pub(crate) fn corrupt(reason: impl Into<std::borrow::Cow<'static, str>>, at: u64) -> Error {
+    Error::new(ErrorKind::Corrupt, reason).at(at)
+}
+
+/// A failure of the device below, as one of the filesystem.
+pub(crate) fn device_failed(e: diskfs_block::Error) -> Error {
+    use diskfs_block::ErrorKind as Device;
+    let kind = match e.kind() {
+        Device::Corrupt => ErrorKind::Corrupt,
+        Device::Unsupported => ErrorKind::Unsupported,
+        Device::Denied | Device::Locked => ErrorKind::Denied,
+        _ => ErrorKind::Io,
+    };
+    let error = Error::new(kind, "the device below the filesystem can't be read");
+    match e.offset() {
+        Some(offset) => error.at(offset),
+        None => error,
+    }
+    .with_source(e)
+}

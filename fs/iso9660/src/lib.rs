@@ -1,0 +1,55 @@
+//! ISO 9660 in userspace, with Rock Ridge and Joliet, over any block device.
+//!
+//! [`Iso9660::open`] reads the volume descriptors and decides which names are shown: those of Rock
+//! Ridge before those of Joliet before the plain ones, as Linux does. From then on the filesystem is
+//! a [`FsRead`](diskfs_vfs::FsRead), from any number of threads, and each directory record is read
+//! and checked when it is used.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use diskfs_block::File;
+//! use diskfs_iso9660::Iso9660;
+//! use diskfs_vfs::FsRead;
+//!
+//! let fs = Iso9660::open(Arc::new(File::open("install.iso")?))?;
+//! let kernel = diskfs_vfs::resolve(&fs, "install/vmlinuz", diskfs_vfs::Follow::All)?;
+//! let mut start = [0; 512];
+//! assert_eq!(fs.read_at(kernel, 0, &mut start)?, 512);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Errors
+//!
+//! `Corrupt` names the structure and its byte on the device; `Unsupported` what is not read:
+//! interleaved files, zisofs, sparse files of Rock Ridge. `Io` has the device's error as its source.
+//!
+//! # Limits
+//!
+//! What is read, what is refused and every limit stands in `DESIGN.md`.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
+
+mod boot_catalog;
+mod boot_record;
+mod contents;
+mod date_time;
+mod directory;
+mod directory_record;
+mod error;
+mod iso9660;
+mod name;
+mod node;
+mod numbers;
+mod rrip;
+mod susp;
+mod volume;
+mod volume_descriptor;
+
+pub use iso9660::Iso9660;

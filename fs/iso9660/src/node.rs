@@ -1,0 +1,118 @@
+//! A file: its directory record with what Rock Ridge adds.
+
+use diskfs_vfs::{FileFlags, FileType, InodeNumber, Metadata};
+
+use crate::contents;
+use crate::directory_record::DirectoryRecord;
+use crate::error::{Error, ErrorKind, Result, corrupt};
+use crate::rrip::{self, PosixAttributes, Timestamps};
+use crate::susp::SystemUse;
+use crate::volume::Volume;
+
+/// Of everything without Rock Ridge: all may read it, as Linux has it.
+const PLAIN_PERMISSIONS: u16 = 0o555;
+
+/// A file.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub(crate) record: DirectoryRecord,
+    pub(crate) system_use: SystemUse,
+    pub(crate) file_type: FileType,
+    posix: Option<PosixAttributes>,
+}
+
+impl Node {
+    /// The file of a number: the place of its record, of a directory that of its own record within it.
+    pub(crate) fn read(volume: &Volume, inode: InodeNumber) -> Result<Self> {
+        let no_file = || Error::from(ErrorKind::NotFound).in_inode(inode);
+        let mut record = volume.record_at(inode.0)?.ok_or_else(no_file)?;
+        if record.is_parent() || record.is_directory() && !record.is_self() {
+            return Err(corrupt(
+                "directory does not begin with its own record",
+                inode.0,
+            ));
+        }
+        // That is where it was found, whatever the record says.
+        if record.is_self() {
+            record.data.start_bytes = record.place;
+        }
+        let system_use = volume.system_use(&record)?;
+        Self::new(record, system_use)
+    }
+
+    /// The file of a record.
+    pub(crate) fn new(record: DirectoryRecord, system_use: SystemUse) -> Result<Self> {
+        let posix = PosixAttributes::find(&system_use, record.place)?;
+        let of_record = if record.is_directory() {
+            FileType::Directory
+        } else {
+            FileType::Regular
+        };
+        let file_type = posix
+            .and_then(|posix| FileType::from_mode(posix.mode))
+            .unwrap_or(of_record);
+        if (file_type == FileType::Directory) != record.is_directory() {
+            let reason = "directory record and PX disagree on whether it is a directory";
+            return Err(corrupt(reason, record.place));
+        }
+        Ok(Self {
+            record,
+            system_use,
+            file_type,
+            posix,
+        })
+    }
+
+    pub(crate) fn is_directory(&self) -> bool {
+        self.file_type == FileType::Directory
+    }
+
+    pub(crate) fn inode(&self) -> InodeNumber {
+        InodeNumber(self.record.place)
+    }
+
+    pub(crate) fn metadata(&self, volume: &Volume) -> Result<Metadata> {
+        let place = self.record.place;
+        let size_bytes = match self.file_type {
+            FileType::Symlink => u64::try_from(self.target()?.len()).unwrap_or_default(),
+            _ => contents::size_bytes(volume, self)?,
+        };
+        let times = Timestamps::find(&self.system_use);
+        let recorded = self.record.recorded;
+        let device = match self.file_type {
+            FileType::CharacterDevice | FileType::BlockDevice => {
+                rrip::device(&self.system_use, place)?
+            }
+            _ => None,
+        };
+        let permissions = self.posix.map_or(PLAIN_PERMISSIONS, |posix| {
+            u16::try_from(posix.mode & 0o7777).unwrap_or_default()
+        });
+        Ok(Metadata {
+            inode: self.inode(),
+            generation: 0,
+            file_type: self.file_type,
+            permissions,
+            links: self.posix.map_or(1, |posix| posix.links),
+            uid: self.posix.map_or(0, |posix| posix.uid),
+            gid: self.posix.map_or(0, |posix| posix.gid),
+            size_bytes,
+            allocated_bytes: size_bytes.next_multiple_of(512),
+            accessed: times.accessed.unwrap_or(recorded),
+            modified: times.modified.unwrap_or(recorded),
+            changed: times.changed.or(times.created).unwrap_or(recorded),
+            created: times.created,
+            device,
+            block_size: volume.block_bytes(),
+            flags: FileFlags::default(),
+        })
+    }
+
+    /// The target of a symlink.
+    pub(crate) fn target(&self) -> Result<Vec<u8>> {
+        if self.file_type != FileType::Symlink {
+            return Err(ErrorKind::Invalid.into());
+        }
+        rrip::target(&self.system_use, self.record.place)
+    }
+}

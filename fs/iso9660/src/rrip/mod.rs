@@ -1,0 +1,16 @@
+//! The Rock Ridge Interchange Protocol (RRIP, IEEE P1282): what POSIX has of a file, in entries of
+//! SUSP.
+
+mod nm;
+mod pn;
+mod px;
+mod relocation;
+mod sl;
+mod tf;
+
+pub(crate) use nm::name;
+pub(crate) use pn::device;
+pub(crate) use px::PosixAttributes;
+pub(crate) use relocation::{child_link, is_relocated, parent_link};
+pub(crate) use sl::target;
+pub(crate) use tf::Timestamps;

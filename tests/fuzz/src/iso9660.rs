@@ -1,0 +1,42 @@
+//! ISO 9660.
+
+use std::sync::Arc;
+
+use diskfs_block::BlockRead;
+use diskfs_iso9660::Iso9660;
+use diskfs_vfs::{FsRead, InodeNumber};
+
+/// Files that are looked at; the fixtures have fewer.
+const MAX_FILES: usize = 400;
+
+/// The whole tree: metadata, targets, contents.
+pub(crate) fn walk(device: &Arc<dyn BlockRead>) {
+    let mut buf = vec![0; 32 << 10];
+    visit(device, |fs, inode| {
+        for offset in [0, 5000, u64::MAX - 1] {
+            let _ = fs.read_at(inode, offset, &mut buf);
+        }
+    });
+}
+
+/// The same without contents.
+pub(crate) fn survey(device: &Arc<dyn BlockRead>) {
+    visit(device, |_, _| ());
+}
+
+fn visit(device: &Arc<dyn BlockRead>, mut contents: impl FnMut(&Iso9660, InodeNumber)) {
+    let Ok(fs) = Iso9660::open(Arc::clone(device)) else {
+        return;
+    };
+    let _ = (format!("{:?}", fs.identity()), fs.statistics());
+    for entry in diskfs_vfs::walk(&fs, fs.root()).take(MAX_FILES).flatten() {
+        let _ = fs.read_link(entry.inode);
+        let _ = fs.lookup(entry.inode, b"no such name");
+        let _ = fs.extents_of(entry.inode, 0).map(Iterator::count);
+        contents(&fs, entry.inode);
+    }
+    // Numbers that no name leads to.
+    for number in [0, 1, 32768, 32924, 1 << 20, u64::MAX] {
+        let _ = fs.metadata(InodeNumber(number));
+    }
+}
