@@ -1,8 +1,8 @@
 //! What a volume holds, told from its magic numbers: kind, label and UUID, without opening it.
 //!
-//! At most three reads: the first 8 KiB, where nearly all have their magic, and one each for
-//! ISO 9660 and btrfs, which begin further in. Layouts are those of the kinds' own specifications,
-//! named at each.
+//! At most three reads: the first 8 KiB, where nearly all have their magic, and one each for those
+//! that begin at 32 KiB (ISO 9660, JFS) and at 64 KiB (btrfs, `ReiserFS`). Layouts are those of the
+//! kinds' own specifications, named at each.
 
 use std::fmt;
 
@@ -56,11 +56,11 @@ impl Content {
             return Ok(Some(found));
         }
         let iso = Head::read(device, magic::ISO9660_OFFSET, magic::ISO9660_BYTES)?;
-        if let Some(found) = magic::iso9660(&iso) {
+        if let Some(found) = magic::iso9660(&iso).or_else(|| magic::jfs(&iso)) {
             return Ok(Some(found));
         }
         let btrfs = Head::read(device, magic::BTRFS_OFFSET, magic::BTRFS_BYTES)?;
-        Ok(magic::btrfs(&btrfs))
+        Ok(magic::btrfs(&btrfs).or_else(|| magic::reiserfs(&btrfs)))
     }
 
     /// The label as text, or `None` without one.

@@ -103,8 +103,8 @@ fn container(kind: &'static str, label: Vec<u8>, uuid: Option<String>) -> Conten
 /// What is known by the first [`HEAD_BYTES`]. Containers go first: what was on the volume before
 /// it became one may still be there.
 pub(super) fn in_head(head: &Head) -> Option<Content> {
-    const PROBES: [fn(&Head) -> Option<Content>; 15] = [
-        luks, lvm2, md_raid, bitlocker, xfs, ext, f2fs, erofs, squashfs, ntfs, exfat, apfs,
+    const PROBES: [fn(&Head) -> Option<Content>; 16] = [
+        luks, lvm2, md_raid, bitlocker, xfs, ext, f2fs, nilfs2, erofs, squashfs, ntfs, exfat, apfs,
         hfsplus, swap, vfat,
     ];
     PROBES.iter().find_map(|probe| probe(head))
@@ -218,6 +218,13 @@ fn f2fs(head: &Head) -> Option<Content> {
     })
 }
 
+/// NILFS2: `struct nilfs_super_block` at 1024.
+fn nilfs2(head: &Head) -> Option<Content> {
+    const SB: usize = 1024;
+    let is_nilfs2 = head.u16(SB + 6) == 0x3434 && head.u32(SB) == 2; // magic, major revision
+    is_nilfs2.then(|| filesystem("nilfs2", head.label::<80>(SB + 168), head.uuid(SB + 152)))
+}
+
 /// EROFS: `struct erofs_super_block` at 1024.
 fn erofs(head: &Head) -> Option<Content> {
     const SB: usize = 1024;
@@ -288,17 +295,39 @@ fn vfat(head: &Head) -> Option<Content> {
     ))
 }
 
-/// ECMA-119, 8.4: the primary volume descriptor. The date of creation stands in for a UUID.
+/// ECMA-119, 8.4: the primary volume descriptor. The date of the last modification stands in for a
+/// UUID, or that of the creation.
 pub(super) fn iso9660(sector: &Head) -> Option<Content> {
     sector.has(0, b"\x01CD001").then(|| {
-        let date: [u8; 16] = sector.array(813);
-        let digits = std::str::from_utf8(&date).unwrap_or_default();
-        let ends = [0, 4, 6, 8, 10, 12, 14, 16];
-        let part = |pair: &[usize]| digits.get(pair[0]..pair[1]).unwrap_or_default();
-        let uuid = ends.windows(2).map(part).collect::<Vec<_>>().join("-");
-        let known = date.iter().all(u8::is_ascii_digit);
-        filesystem("iso9660", sector.label::<32>(40), known.then_some(uuid))
+        let uuid = [830, 813]
+            .into_iter()
+            .find_map(|at| date_as_uuid(sector.array(at)));
+        filesystem("iso9660", sector.label::<32>(40), uuid)
     })
+}
+
+/// Digits of a date, grouped; `None` for a date that is not given.
+fn date_as_uuid(date: [u8; 16]) -> Option<String> {
+    let is_given = date.iter().all(u8::is_ascii_digit) && date != [b'0'; 16];
+    let digits = std::str::from_utf8(&date).ok().filter(|_| is_given)?;
+    let ends = [0, 4, 6, 8, 10, 12, 14, 16];
+    let part = |pair: &[usize]| digits.get(pair[0]..pair[1]).unwrap_or_default();
+    Some(ends.windows(2).map(part).collect::<Vec<_>>().join("-"))
+}
+
+/// JFS: `struct jfs_superblock` at 32 KiB.
+pub(super) fn jfs(superblock: &Head) -> Option<Content> {
+    superblock
+        .has(0, b"JFS1")
+        .then(|| filesystem("jfs", superblock.label::<16>(152), superblock.uuid(136)))
+}
+
+/// `ReiserFS`: `struct reiserfs_super_block` at 64 KiB, of each version since 3.5.
+pub(super) fn reiserfs(superblock: &Head) -> Option<Content> {
+    [&b"ReIsErFs"[..], b"ReIsEr2Fs", b"ReIsEr3Fs"]
+        .iter()
+        .any(|magic| superblock.has(52, magic))
+        .then(|| filesystem("reiserfs", superblock.label::<16>(100), superblock.uuid(84)))
 }
 
 /// btrfs on-disk format, "Superblock": magic, `fsid`, `label`.
@@ -389,6 +418,35 @@ mod tests {
             ("vfat", Some("1A2B-3C4D"))
         );
         assert_eq!(found.label, b"ESP");
+    }
+
+    #[test]
+    fn tells_what_begins_further_in() {
+        let uuid: Vec<u8> = (1..=16).collect();
+        let text = Some("01020304-0506-0708-090a-0b0c0d0e0f10");
+        let told = |parts: &[(usize, &[u8])]| {
+            let found = probe(parts).unwrap();
+            assert_eq!(found.uuid.as_deref(), text);
+            (found.kind, String::from_utf8(found.label).unwrap())
+        };
+        let jfs: [(usize, &[u8]); 3] = [(32768, b"JFS1"), (32904, &uuid), (32920, b"a")];
+        assert_eq!(told(&jfs), ("jfs", "a".to_owned()));
+        let reiserfs: [(usize, &[u8]); 3] = [(65588, b"ReIsEr2Fs"), (65620, &uuid), (65636, b"b")];
+        assert_eq!(told(&reiserfs), ("reiserfs", "b".to_owned()));
+        let nilfs2: [(usize, &[u8]); 4] =
+            [(1024, &[2]), (1030, b"44"), (1176, &uuid), (1192, b"c")];
+        assert_eq!(told(&nilfs2), ("nilfs2", "c".to_owned()));
+    }
+
+    #[test]
+    fn the_last_change_of_an_iso_is_its_uuid() {
+        let base = 32768;
+        let mut parts: Vec<(usize, &[u8])> =
+            vec![(base, b"\x01CD001"), (base + 813, b"2026010203040506")];
+        let uuid = |parts: &[(usize, &[u8])]| probe(parts).unwrap().uuid.unwrap();
+        assert_eq!(uuid(&parts), "2026-01-02-03-04-05-06");
+        parts.push((base + 830, b"2027010203040506"));
+        assert_eq!(uuid(&parts), "2027-01-02-03-04-05-06");
     }
 
     #[test]
