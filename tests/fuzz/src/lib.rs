@@ -62,7 +62,7 @@ pub enum Target {
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Probe,
         Self::Qcow2,
         Self::Qcow2Write,
