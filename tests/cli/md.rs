@@ -1,5 +1,6 @@
 //! RAID of md.
 
+use diskfs::{Disk, OpenOptions, Volume};
 use diskfs_fixtures::{image, pattern};
 
 use crate::diskfs;
@@ -24,16 +25,56 @@ fn arrays_are_volumes() {
 }
 
 #[test]
-fn an_array_is_read_and_not_written() {
+fn what_has_parity_is_read_and_not_written() {
     let image = image("md.raw");
-    let options = diskfs::OpenOptions::default();
-    let disk = diskfs::Disk::open_writable(image.path(), &options).unwrap();
-    for (name, contents) in [("md0", "raid0"), ("md7", "raid6")] {
-        let volume = disk.volume(name).unwrap();
-        let mut bytes = vec![0; 100_000];
-        volume.device().unwrap().read_at(0, &mut bytes).unwrap();
-        assert!(bytes == pattern(contents, bytes.len()), "{name}");
-        let error = volume.writable_device().map(drop).unwrap_err();
-        assert_eq!(error.kind(), diskfs::ErrorKind::Unsupported);
+    let disk = Disk::open_writable(image.path(), &OpenOptions::default()).unwrap();
+    let volume = disk.volume("md7").unwrap();
+    let mut bytes = vec![0; 100_000];
+    volume.device().unwrap().read_at(0, &mut bytes).unwrap();
+    assert!(bytes == pattern("raid6", bytes.len()));
+    let error = volume.writable_device().map(drop).unwrap_err();
+    assert_eq!(error.kind(), diskfs::ErrorKind::Unsupported);
+}
+
+/// The array whose name ends so, of the image's.
+fn array(disk: &Disk, name: &str) -> Volume {
+    let mut volumes = disk.volumes().unwrap().iter();
+    let is_meant = |volume: &&Volume| {
+        let array = volume.array();
+        array.is_some_and(|array| array.metadata().name.ends_with(name))
+    };
+    volumes.find(is_meant).expect(name).clone()
+}
+
+#[test]
+fn stripes_and_copies_are_written() {
+    let image = image("md.raw");
+    let contents = pattern("new", 70_000);
+    let opened = || Disk::open_writable(image.path(), &OpenOptions::default()).unwrap();
+    for name in ["raid0", "raid1", "raid10"] {
+        let disk = opened();
+        let device = array(&disk, name).writable_device().unwrap();
+        device.write_at(5000, &contents).unwrap();
+        device.flush().unwrap();
+        drop(device);
+        disk.close().unwrap();
+        // Clean again: another writer may come, and all copies are the same.
+        let disk = opened();
+        let volume = array(&disk, name);
+        let mut bytes = vec![0; contents.len()];
+        volume.device().unwrap().read_at(5000, &mut bytes).unwrap();
+        assert!(bytes == contents, "{name}");
+        volume.writable_device().unwrap();
+        if name == "raid1" {
+            let copies = volume.array().unwrap().members().map(|member| {
+                let member = member.unwrap();
+                let mut bytes = vec![0; usize::try_from(member.size_bytes()).unwrap()];
+                member.device().unwrap().read_at(0, &mut bytes).unwrap();
+                let found = bytes.windows(contents.len()).position(|at| at == contents);
+                found.expect("a copy")
+            });
+            assert_eq!(copies.count(), 2);
+        }
+        disk.close().unwrap();
     }
 }
