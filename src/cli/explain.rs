@@ -6,10 +6,10 @@ use diskfs::guest::{self, MountReport, SystemReport, VolumeUse};
 use diskfs::{Disk, Result};
 use serde_json::{Map, Value, json};
 
-use super::session::{Output, Session, name_style, stdout};
+use super::session::{Output, Session, stdout};
 use super::show::json as document;
 use super::show::json::put_name;
-use super::show::name::NameStyle;
+use super::show::name::message;
 
 /// Writes it.
 pub(super) fn run(disk: &Disk, session: &mut Session) -> Result<()> {
@@ -28,33 +28,30 @@ pub(super) fn run(disk: &Disk, session: &mut Session) -> Result<()> {
             document::write(&mut out, session.command(), body)?;
         }
         Output::Text => {
-            let style = name_style(NameStyle::Escaped);
             for (number, system) in (1..).zip(&systems) {
-                write_system(&mut out, number, system, style)?;
+                write_system(&mut out, number, system)?;
             }
             for volume in &unused {
-                writeln!(out, "{}: {}", volume.volume, volume.reason)?;
+                write_line(&mut out, &format!("{}: {}", volume.volume, volume.reason))?;
             }
         }
     }
     Ok(out.flush()?)
 }
 
-fn write_system(
-    out: &mut impl Write,
-    number: usize,
-    system: &SystemReport,
-    style: NameStyle,
-) -> Result<()> {
-    writeln!(out, "operating system {number}: {}", system.name)?;
-    writeln!(out, "  / from {}", system.root)?;
+fn write_system(out: &mut impl Write, number: usize, system: &SystemReport) -> Result<()> {
+    write_line(out, &format!("operating system {number}: {}", system.name))?;
+    write_line(out, &format!("  / from {}", system.root))?;
     for mount in &system.mounts {
-        let at = style.show(&mount.at);
-        out.write_all(b"  ")?;
-        out.write_all(&at)?;
-        writeln!(out, "{}", sentence(mount))?;
+        let at = String::from_utf8_lossy(&mount.at);
+        write_line(out, &format!("  {at}{}", sentence(mount)))?;
     }
     Ok(())
+}
+
+/// A line of what the guest says of itself, which must not control a terminal.
+fn write_line(out: &mut impl Write, line: &str) -> Result<()> {
+    Ok(writeln!(out, "{}", message(line))?)
 }
 
 /// ` from vg0/var (/etc/fstab, line 3)`; ` skipped: noauto`.

@@ -88,6 +88,21 @@ fn explain_tells_where_each_volume_is_and_why() {
 }
 
 #[test]
+fn what_a_guest_calls_itself_controls_no_terminal() {
+    let disk = image("guest.raw");
+    fs::write(
+        disk.directory().join("release"),
+        "PRETTY_NAME=\"a\u{1b}[31mb\"\n",
+    )
+    .unwrap();
+    let words = ["cp", "release", "guest.raw:/etc/os-release"];
+    diskfs(&disk, &words).text();
+    let text = diskfs(&disk, &["mount", "--explain", "guest.raw"]).text();
+    assert!(!text.contains('\u{1b}'), "{text:?}");
+    assert!(text.contains("[31mb"), "{text:?}");
+}
+
+#[test]
 fn a_change_goes_where_the_guest_would_see_it() {
     let disk = with_data();
     let new = disk.directory().join("new");
