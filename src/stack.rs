@@ -203,6 +203,8 @@ impl Disk {
     /// # Errors
     /// `Io`, `NoSpace`: then nobody knows what of the last writes is durable.
     pub fn close(self) -> Result<()> {
+        // Arrays that were written say so when nobody has them any more, on all their disks.
+        drop(self.volumes);
         let closed = match self.image {
             Opened::Writable(image) => image
                 .close()

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use diskfs_block::{BlockRead, BlockWrite, ErrorKind};
+use diskfs_volume::Writable;
 use diskfs_volume::md::{Array, Member, arrays};
 
 use super::Volume;
@@ -17,7 +18,12 @@ pub struct MdArray {
     metadata: Array,
     /// The volumes that said they are members of any array; the slots name them by their places.
     volumes: Arc<Vec<Volume>>,
+    /// The array as it is written, while anybody does: one for all, for it says in the superblocks when
+    /// its copies may differ. Logical volumes on it are several writers.
+    writer: Mutex<Weak<Writer>>,
 }
+
+type Writer = Writable<dyn BlockWrite>;
 
 impl MdArray {
     /// What its members say.
@@ -50,11 +56,17 @@ impl MdArray {
         if first.flatten().is_none() {
             return Ok(None);
         }
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = writer.upgrade() {
+            return Ok(Some(open));
+        }
         let opened = self.metadata.open_writable(&|index| {
             let member = self.volumes.get(index).ok_or_else(read_only)?;
             member.place().write()?.ok_or_else(read_only)
         });
-        Ok(Some(Arc::new(opened?)))
+        let opened = Arc::new(opened?);
+        *writer = Arc::downgrade(&opened);
+        Ok(Some(opened))
     }
 
     /// Why it does not open, if that is known before.
@@ -95,7 +107,12 @@ pub(super) fn find(volumes: &[Volume]) -> Found {
     found.arrays = arrays
         .map(|metadata| {
             let volumes = Arc::clone(&volumes);
-            Arc::new(MdArray { metadata, volumes })
+            let writer = Mutex::default();
+            Arc::new(MdArray {
+                metadata,
+                volumes,
+                writer,
+            })
         })
         .collect();
     found

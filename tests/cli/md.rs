@@ -1,7 +1,8 @@
 //! RAID of md.
 
-use diskfs::{Disk, OpenOptions, Volume};
-use diskfs_fixtures::{image, pattern};
+use diskfs::luks::Key;
+use diskfs::{Disk, Keys, OpenOptions, Volume};
+use diskfs_fixtures::{image, pattern, require, run};
 
 use crate::diskfs;
 
@@ -77,4 +78,65 @@ fn stripes_and_copies_are_written() {
         }
         disk.close().unwrap();
     }
+}
+
+#[test]
+fn several_writers_of_an_array_are_one() {
+    let image = image("md.raw");
+    let opened = || Disk::open_writable(image.path(), &OpenOptions::default()).unwrap();
+    let disk = opened();
+    let volume = array(&disk, "raid1");
+    let first = volume.writable_device().unwrap();
+    first.write_at(0, b"first").unwrap();
+    // As two logical volumes on it are written.
+    let second = volume.writable_device().unwrap();
+    second.write_at(4096, b"second").unwrap();
+    drop(first);
+    second.write_at(8192, b"third").unwrap();
+    drop((second, volume));
+    disk.close().unwrap();
+    let disk = opened();
+    let volume = array(&disk, "raid1");
+    let mut bytes = [0; 5];
+    volume.device().unwrap().read_at(8192, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"third");
+    // It was left as one whose copies are alike.
+    volume.writable_device().unwrap();
+}
+
+/// What is inside of an encrypted array stays open until the disk is closed.
+#[test]
+fn an_array_is_left_clean_under_encryption() {
+    if require("cryptsetup").is_none() {
+        return;
+    }
+    let image = image("md.raw");
+    let opened = || Disk::open_writable(image.path(), &OpenOptions::default()).unwrap();
+    let disk = opened();
+    let volume = array(&disk, "raid10");
+    let (luks, key) = (
+        image.directory().join("luks"),
+        image.directory().join("key"),
+    );
+    let file = std::fs::File::create(&luks).unwrap();
+    file.set_len(volume.size_bytes()).unwrap();
+    std::fs::write(&key, "secret").unwrap();
+    // With a header as small as can be.
+    let words = "--batch-mode luksFormat --type luks1 --key-size 256 --align-payload 8 \
+        --pbkdf-force-iterations 1000 --key-file";
+    let words = words.split_ascii_whitespace().map(std::path::Path::new);
+    run("cryptsetup", words.chain([&*key, &*luks])).unwrap();
+    let device = volume.writable_device().unwrap();
+    device.write_at(0, &std::fs::read(&luks).unwrap()).unwrap();
+    drop((device, volume));
+    disk.close().unwrap();
+
+    let disk = opened();
+    disk.set_keys(Keys::default().with_all(Key::passphrase(b"secret")));
+    let inside = format!("{}/luks", array(&disk, "raid10").name());
+    let device = disk.volume(&inside).unwrap().writable_device().unwrap();
+    device.write_at(0, b"inside").unwrap();
+    drop(device);
+    disk.close().unwrap();
+    array(&opened(), "raid10").writable_device().unwrap();
 }
