@@ -13,6 +13,7 @@ mod demo;
 mod df;
 mod each_file;
 mod edit;
+#[cfg(feature = "fuse")]
 mod explain;
 mod find;
 #[cfg(feature = "fuse")]

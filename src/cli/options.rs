@@ -152,6 +152,7 @@ pub(crate) struct VolumeArgs {
 
 impl VolumeArgs {
     /// Whether it says which one is meant.
+    #[cfg(feature = "fuse")]
     pub(crate) fn names_one(&self) -> bool {
         let named = self.volume.is_some() || self.partition.is_some() || self.offset.is_some();
         named || self.os.is_some()
