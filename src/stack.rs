@@ -12,6 +12,7 @@ mod overlay;
 mod place;
 mod volume;
 mod volumes;
+mod writer;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

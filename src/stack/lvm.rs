@@ -10,6 +10,7 @@ use diskfs_volume::lvm::{
 
 use super::Volume;
 use super::place::Place;
+use super::writer::OneWriter;
 use crate::Result;
 
 /// A volume group on a disk.
@@ -19,6 +20,8 @@ pub struct Group {
     metadata: VolumeGroup,
     /// The volumes that hold its physical volumes.
     members: Vec<(LvmId, Volume)>,
+    /// One for each logical volume, in their order.
+    writers: Vec<OneWriter>,
 }
 
 impl Group {
@@ -89,12 +92,14 @@ impl Logical {
         if self.is_read_only()? {
             return Ok(None);
         }
-        let opened = self.group.metadata.open_writable(self.volume(), &|entry| {
-            let member = self.group.find(entry)?;
-            let device = member.map(|member| member.place().write()?.ok_or_else(read_only));
-            device.transpose()
+        let writer = self.group.writers[self.index].get(|| {
+            self.group.metadata.open_writable(self.volume(), &|entry| {
+                let member = self.group.find(entry)?;
+                let device = member.map(|member| member.place().write()?.ok_or_else(read_only));
+                device.transpose()
+            })
         });
-        Ok(Some(Arc::new(opened?)))
+        Ok(Some(writer?))
     }
 
     /// Whether the disk is open for reading only.
@@ -160,6 +165,11 @@ impl PhysicalVolumes {
                     metadata.name.clone()
                 },
                 members: members.collect(),
+                writers: metadata
+                    .logical_volumes
+                    .iter()
+                    .map(|_| OneWriter::default())
+                    .collect(),
                 metadata,
             }));
         }

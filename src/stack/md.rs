@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, ErrorKind};
-use diskfs_volume::Writable;
 use diskfs_volume::md::{Array, Member, arrays};
 
 use super::Volume;
 use super::place::Place;
+use super::writer::OneWriter;
 use crate::Result;
 
 /// An array on a disk.
@@ -18,12 +18,9 @@ pub struct MdArray {
     metadata: Array,
     /// The volumes that said they are members of any array; the slots name them by their places.
     volumes: Arc<Vec<Volume>>,
-    /// The array as it is written, while anybody does: one for all, for it says in the superblocks when
-    /// its copies may differ. Logical volumes on it are several writers.
-    writer: Mutex<Weak<Writer>>,
+    /// Logical volumes on it are several users.
+    writer: OneWriter,
 }
-
-type Writer = Writable<dyn BlockWrite>;
 
 impl MdArray {
     /// What its members say.
@@ -56,17 +53,13 @@ impl MdArray {
         if first.flatten().is_none() {
             return Ok(None);
         }
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = writer.upgrade() {
-            return Ok(Some(open));
-        }
-        let opened = self.metadata.open_writable(&|index| {
-            let member = self.volumes.get(index).ok_or_else(read_only)?;
-            member.place().write()?.ok_or_else(read_only)
+        let writer = self.writer.get(|| {
+            self.metadata.open_writable(&|index| {
+                let member = self.volumes.get(index).ok_or_else(read_only)?;
+                member.place().write()?.ok_or_else(read_only)
+            })
         });
-        let opened = Arc::new(opened?);
-        *writer = Arc::downgrade(&opened);
-        Ok(Some(opened))
+        Ok(Some(writer?))
     }
 
     /// Why it does not open, if that is known before.
@@ -107,7 +100,7 @@ pub(super) fn find(volumes: &[Volume]) -> Found {
     found.arrays = arrays
         .map(|metadata| {
             let volumes = Arc::clone(&volumes);
-            let writer = Mutex::default();
+            let writer = OneWriter::default();
             Arc::new(MdArray {
                 metadata,
                 volumes,

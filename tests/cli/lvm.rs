@@ -1,5 +1,6 @@
 //! Logical volumes.
 
+use diskfs::{Disk, OpenOptions};
 use diskfs_fixtures::{image, require, run};
 
 use crate::diskfs;
@@ -99,4 +100,25 @@ fn a_logical_volume_is_written() {
         std::fs::write(&copy, bytes).unwrap();
         run("e2fsck", ["-fn", copy.to_str().unwrap()]).unwrap();
     }
+}
+
+#[test]
+fn several_writers_of_a_logical_volume_are_one() {
+    let image = image("lvm-raid.raw");
+    let opened = || Disk::open_writable(image.path(), &OpenOptions::default()).unwrap();
+    let disk = opened();
+    let volume = disk.volume("raid/raid10").unwrap();
+    let first = volume.writable_device().unwrap();
+    first.write_at(0, b"first").unwrap();
+    let second = volume.writable_device().unwrap();
+    drop(first);
+    second.write_at(4096, b"second").unwrap();
+    drop((second, volume));
+    disk.close().unwrap();
+    let volume = opened().volume("raid/raid10").unwrap();
+    let mut bytes = [0; 6];
+    volume.device().unwrap().read_at(4096, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"second");
+    // It was left as one whose copies are alike.
+    volume.writable_device().unwrap();
 }
