@@ -163,14 +163,14 @@ pub(super) fn run(args: &Mount, session: &mut Session) -> Result<()> {
     let companion = Companion { pipe };
     if args.foreground {
         Companion::start(operands.mountpoint, orphaned)?;
-        return serve(args, companion, None, session);
+        return serve(args, &operands, companion, None, session);
     }
     let (ready, waiting) = io::pipe()?;
     // Before the image is opened: that may start threads.
     match fork()? {
         Fork::Child => {
             drop((orphaned, ready));
-            serve(args, companion, Some(waiting), session)
+            serve(args, &operands, companion, Some(waiting), session)
         }
         Fork::Parent(server) => {
             drop((waiting, companion));
@@ -205,13 +205,14 @@ fn wait_for(server: Pid, mut ready: PipeReader) -> Result<()> {
 /// works, and says so there.
 fn serve(
     args: &Mount,
+    operands: &Operands<'_>,
     mut companion: Companion,
     background: Option<PipeWriter>,
     session: &mut Session,
 ) -> Result<()> {
     // Before there are other threads, which a signal would end otherwise, and all of us with them.
     let signals = Signals::hold();
-    let (mounted, disk) = mount(args, session)?;
+    let (mounted, disk) = mount(args, operands, session)?;
     let (id, mountpoint) = (mounted.id(), mounted.mountpoint().to_owned());
     companion.watch_over(id, &mountpoint)?;
     if let Some(waiting) = background {
@@ -238,11 +239,14 @@ fn serve(
 
 /// Opens what is meant and mounts it. One that is written needs its disk until it is closed; else
 /// the mount alone holds the images.
-fn mount(args: &Mount, session: &mut Session) -> Result<(Mounted, Option<Disk>)> {
+fn mount(
+    args: &Mount,
+    operands: &Operands<'_>,
+    session: &mut Session,
+) -> Result<(Mounted, Option<Disk>)> {
     let options = args.fuse_options()?;
-    let operands = args.operands()?;
     if args.writes() {
-        return mount_writable(args, &operands, options, session);
+        return mount_writable(args, operands, options, session);
     }
     let disk = session.disk(operands.image, &operands.source)?;
     let filesystem = reader(&disk, &operands.source);
