@@ -6,7 +6,8 @@ use diskfs_block::{BlockRead, Error, Result};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use crate::persistent::{BLOCK_BYTES, Blocks};
+use crate::persistent::Blocks;
+use crate::persistent::superblock::{block_bytes, check_magic, check_version};
 
 /// `CACHE_SUPERBLOCK_MAGIC`, which the kernel has in octal.
 const MAGIC: u64 = 0o6_142_003;
@@ -20,8 +21,6 @@ const CLEAN_SHUTDOWN: u32 = 1;
 /// Blocks are of 32 KiB to 1 GiB, in steps of 32 KiB.
 const STEP_SECTORS: u32 = 64;
 const MOST_SECTORS: u32 = 2 << 20;
-
-const SECTOR_BYTES: u64 = 512;
 
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -73,29 +72,12 @@ impl Superblock {
         let bytes = blocks.superblock("superblock of a cache", XOR)?;
         let raw = Raw::ref_from_prefix(&bytes);
         let (raw, _) = raw.map_err(|_| Error::corrupt("has a cache without a superblock"))?;
-        if raw.magic.get() != MAGIC || raw.blocknr.get() != 0 {
-            return Err(Error::corrupt("has a cache whose metadata is none"));
-        }
-        let (version, incompatible) = (raw.version.get(), raw.incompat_flags.get());
-        if !matches!(version, 1 | 2) || incompatible != 0 {
-            return Err(Error::unsupported(format!(
-                "has a cache whose metadata is of version {version} with features \
-                 {incompatible:#x}, which is not read"
-            )));
-        }
+        check_magic("cache", raw.magic.get(), MAGIC, raw.blocknr.get())?;
+        let version = raw.version.get();
+        check_version("cache", version, raw.incompat_flags.get())?;
         let (sectors, of_metadata) = (raw.data_block_size.get(), raw.metadata_block_size.get());
-        let metadata_bytes = u64::from(of_metadata).checked_mul(SECTOR_BYTES);
-        let block_bytes = u64::from(sectors).checked_mul(SECTOR_BYTES);
-        let block_bytes = block_bytes
-            .and_then(NonZeroU64::new)
-            .filter(|_| sectors.is_multiple_of(STEP_SECTORS) && sectors <= MOST_SECTORS)
-            .filter(|_| metadata_bytes == u64::try_from(BLOCK_BYTES).ok())
-            .ok_or_else(|| {
-                let reason = format!(
-                    "has a cache with blocks of {sectors} sectors, of {of_metadata} for metadata"
-                );
-                Error::corrupt(reason)
-            })?;
+        let limits = (0..=MOST_SECTORS, STEP_SECTORS);
+        let block_bytes = block_bytes("cache", sectors, limits, of_metadata)?;
         Ok(Self {
             mapping_root: raw.mapping_root.get(),
             dirty_root: (version == 2).then_some(raw.dirty_root.get()),

@@ -6,6 +6,7 @@ mod array;
 mod block;
 mod btree_node;
 mod crc;
+pub(crate) mod superblock;
 mod tree;
 
 pub(crate) use array::Array;

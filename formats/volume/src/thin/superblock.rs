@@ -6,7 +6,8 @@ use diskfs_block::{BlockRead, Error, Result};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use crate::persistent::{BLOCK_BYTES, Blocks};
+use crate::persistent::Blocks;
+use crate::persistent::superblock::{block_bytes, check_magic, check_version};
 
 /// `THIN_SUPERBLOCK_MAGIC`.
 const MAGIC: u64 = 27_022_010;
@@ -21,8 +22,6 @@ const NEEDS_CHECK: u32 = 1;
 /// (`DATA_DEV_BLOCK_SIZE_MIN_SECTORS`).
 const LEAST_SECTORS: u32 = 128;
 const MOST_SECTORS: u32 = 2 << 20;
-
-const SECTOR_BYTES: u64 = 512;
 
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -67,29 +66,11 @@ impl Superblock {
         let bytes = blocks.superblock("superblock of a thin pool", XOR)?;
         let raw = Raw::ref_from_prefix(&bytes);
         let (raw, _) = raw.map_err(|_| Error::corrupt("has a pool without a superblock"))?;
-        if raw.magic.get() != MAGIC || raw.blocknr.get() != 0 {
-            return Err(Error::corrupt("has a pool whose metadata is none"));
-        }
-        let (version, incompatible) = (raw.version.get(), raw.incompat_flags.get());
-        if !matches!(version, 1 | 2) || incompatible != 0 {
-            return Err(Error::unsupported(format!(
-                "has a pool whose metadata is of version {version} with features \
-                 {incompatible:#x}, which is not read"
-            )));
-        }
+        check_magic("pool", raw.magic.get(), MAGIC, raw.blocknr.get())?;
+        check_version("pool", raw.version.get(), raw.incompat_flags.get())?;
         let (sectors, of_metadata) = (raw.data_block_size.get(), raw.metadata_block_size.get());
-        let metadata_bytes = u64::from(of_metadata).checked_mul(SECTOR_BYTES);
-        let block_bytes = u64::from(sectors).checked_mul(SECTOR_BYTES);
-        let block_bytes = block_bytes
-            .and_then(NonZeroU64::new)
-            .filter(|_| (LEAST_SECTORS..=MOST_SECTORS).contains(&sectors))
-            .filter(|_| metadata_bytes == u64::try_from(BLOCK_BYTES).ok())
-            .ok_or_else(|| {
-                let reason = format!(
-                    "has a pool with blocks of {sectors} sectors, of {of_metadata} for metadata"
-                );
-                Error::corrupt(reason)
-            })?;
+        let limits = (LEAST_SECTORS..=MOST_SECTORS, 1);
+        let block_bytes = block_bytes("pool", sectors, limits, of_metadata)?;
         Ok(Self {
             data_mapping_root: raw.data_mapping_root.get(),
             device_details_root: raw.device_details_root.get(),
