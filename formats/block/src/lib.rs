@@ -43,6 +43,7 @@
     )
 )]
 
+pub mod bytes;
 mod cache;
 mod counting;
 mod device;
