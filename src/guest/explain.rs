@@ -3,7 +3,7 @@
 use super::System;
 use super::entry::Origin;
 use super::plan::Verdict;
-use super::tree::{Outcome, Purpose};
+use super::tree::{Purpose, reason};
 use crate::{Content, Disk, Result};
 
 /// What a system mounts.
@@ -50,21 +50,9 @@ impl System {
     /// As [`filesystem`](Self::filesystem).
     pub fn explain(&self) -> Result<SystemReport> {
         let (tree, outcomes) = self.tree(Purpose::Reading)?;
-        // What went into the tree is there in the same order, behind what ostree puts there.
-        let opened = tree.open_all();
-        let in_tree = outcomes
-            .iter()
-            .filter(|outcome| **outcome == Outcome::Mounted);
-        let before = opened.len().saturating_sub(in_tree.count());
-        let mut opened = opened.into_iter().skip(before);
         let mounts = self.planned.iter().zip(outcomes).map(|(planned, outcome)| {
-            let problem = match outcome {
-                Outcome::Not(reason) => Some(reason),
-                Outcome::Mounted => opened
-                    .next()
-                    .and_then(|(_, outcome)| outcome.err())
-                    .map(|error| error.to_string()),
-            };
+            let seen = outcome.and_then(|mount| tree.check(mount).map_err(|e| reason(&e)));
+            let problem = seen.err();
             let volume = match &planned.verdict {
                 Verdict::Mount(volume) => Some(volume.name().to_owned()),
                 Verdict::Bind(_) | Verdict::Skip(_) => None,
@@ -113,7 +101,7 @@ pub fn unused_volumes(disk: &Disk, systems: &[SystemReport]) -> Result<Vec<Volum
             Err(problem) => problem,
             Ok(_) if disk.is_member(volume)? => "a part of what is listed beside it".to_owned(),
             Ok(_) if volume.is_unlocked() => format!("what is inside is {}/luks", volume.name()),
-            Ok(content) => reason(content),
+            Ok(content) => why_unused(content),
         };
         unused.push(VolumeUse {
             volume: volume.name().to_owned(),
@@ -124,7 +112,7 @@ pub fn unused_volumes(disk: &Disk, systems: &[SystemReport]) -> Result<Vec<Volum
     Ok(unused)
 }
 
-fn reason(content: Option<&Content>) -> String {
+fn why_unused(content: Option<&Content>) -> String {
     match content {
         None => "holds nothing that is known".to_owned(),
         Some(content) => match content.class {

@@ -13,14 +13,8 @@ pub(super) enum Purpose {
     Writing(WriteOptions),
 }
 
-/// How a planned mount went.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// It is in the tree.
-    Mounted,
-    /// It is not; why.
-    Not(String),
-}
+/// Where a planned mount is in the tree, or why it is not.
+pub(super) type Outcome = std::result::Result<MountHandle, String>;
 
 /// Opens a system's root.
 ///
@@ -84,14 +78,14 @@ impl Builder {
         let outcomes = system.planned.iter().map(|planned| {
             let at = below(&planned.entry.at);
             let mounted = match &planned.verdict {
-                Verdict::Skip(reason) => return Outcome::Not(reason.clone()),
+                Verdict::Skip(reason) => return Err(reason.clone()),
                 Verdict::Bind(from) => self.tree.bind(below(from), at),
                 Verdict::Mount(volume) => {
                     let dir = planned.entry.subvolume().unwrap_or_default();
                     self.mount(&at, dir, volume)
                 }
             };
-            mounted.map_or_else(|error| not(&error), |()| Outcome::Mounted)
+            mounted.map_err(|error| reason(&error))
         });
         outcomes.collect()
     }
@@ -103,7 +97,12 @@ impl Builder {
     }
 
     /// Mounts a directory of a volume's filesystem; all of it when `dir` is empty.
-    pub(super) fn mount(&mut self, at: &[u8], dir: &str, volume: &Volume) -> vfs::Result<()> {
+    pub(super) fn mount(
+        &mut self,
+        at: &[u8],
+        dir: &str,
+        volume: &Volume,
+    ) -> vfs::Result<MountHandle> {
         if let Some(of) = self.handle(volume) {
             return self.tree.mount_same(at, dir, of);
         }
@@ -113,15 +112,16 @@ impl Builder {
             open(&volume, purpose).map_err(crate::Error::into_vfs)
         })?;
         self.mounted.push((name, handle));
-        Ok(())
+        Ok(handle)
     }
 }
 
-fn not(error: &vfs::Error) -> Outcome {
-    Outcome::Not(match error.kind() {
+/// Why something is not mounted.
+pub(super) fn reason(error: &vfs::Error) -> String {
+    match error.kind() {
         vfs::ErrorKind::NotFound => "the guest has no such directory".to_owned(),
         _ => error.to_string(),
-    })
+    }
 }
 
 /// Opens the filesystem of a volume. One that can't be written is read.

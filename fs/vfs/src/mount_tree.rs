@@ -214,14 +214,19 @@ impl MountTree {
     ///
     /// # Errors
     /// As [`mount`](Self::mount), for both.
-    pub fn bind(&mut self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
+    pub fn bind(&mut self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<MountHandle> {
         let (from, to) = (from.as_ref(), to.as_ref());
         let found = resolve(self, from, Follow::All)?;
         check_dir(self, found).map_err(|e| e.in_path(from))?;
         let (mount, root) = split(found);
         let source = self.opened(mount)?;
         let (driver, owner) = (source.driver.clone(), source.owner);
-        self.add_opened(to, Opened::new(driver, root, owner))
+        let index = self.add(to, b"", Source::Opened)?;
+        if let Some(added) = self.mounts.get(index) {
+            let opened = Opened::new(driver, root, owner);
+            let _ = added.opened.set(Ok(opened)); // Nobody has come there yet.
+        }
+        Ok(MountHandle(index))
     }
 
     /// Mounts the directory `dir` of what another mount has opened, or will: a filesystem that is
@@ -234,17 +239,9 @@ impl MountTree {
         path: impl AsRef<[u8]>,
         dir: impl AsRef<[u8]>,
         of: MountHandle,
-    ) -> Result<()> {
+    ) -> Result<MountHandle> {
         self.add(path.as_ref(), dir.as_ref(), Source::SameAs(of.0))
-            .map(|_| ())
-    }
-
-    fn add_opened(&mut self, path: &[u8], opened: Opened) -> Result<()> {
-        let index = self.add(path, b"", Source::Opened)?;
-        if let Some(added) = self.mounts.get(index) {
-            let _ = added.opened.set(Ok(opened)); // Nobody has come there yet.
-        }
-        Ok(())
+            .map(MountHandle)
     }
 
     fn add(&mut self, path: &[u8], dir: &[u8], source: Source) -> Result<usize> {
@@ -294,29 +291,25 @@ impl MountTree {
         (best.0, best.1.to_vec())
     }
 
-    /// Opens all that is not open yet, and tells how it went: the path of each mount but the root's,
-    /// in the order in which they were made.
-    pub fn open_all(&self) -> Vec<(Vec<u8>, Result<()>)> {
-        let mut homeless: Vec<(usize, Error)> = Vec::new();
-        let mut all = Vec::new();
-        for (index, mount) in self.mounts.iter().enumerate() {
-            let opened = self.opened(index);
-            if let Ok(opened) = &opened {
-                let of = opened.homeless.iter();
-                homeless.extend(of.map(|(index, failed)| (*index, failed.to_error())));
+    /// Opens what is mounted there if it isn't open yet, and what is on the way to it.
+    ///
+    /// # Errors
+    /// What keeps it from being seen: as opening it, or looking for its directory.
+    pub fn check(&self, mount: MountHandle) -> Result<()> {
+        let index = mount.0;
+        let is_waiting = |above: &&Mount| above.waiting.iter().any(|(child, _)| *child == index);
+        for (above, _) in self
+            .mounts
+            .iter()
+            .enumerate()
+            .filter(|(_, above)| is_waiting(above))
+        {
+            let mut homeless = self.opened(above)?.homeless.iter();
+            if let Some((_, failed)) = homeless.find(|(child, _)| *child == index) {
+                return Err(failed.to_error());
             }
-            all.push((index, mount.path.clone(), opened.map(|_| ())));
         }
-        let mut shown = Vec::new();
-        for (index, path, opened) in all.into_iter().skip(1) {
-            let place = homeless.iter().position(|(which, _)| *which == index);
-            let outcome = match place {
-                Some(at) => Err(homeless.swap_remove(at).1),
-                None => opened,
-            };
-            shown.push(([b"/".as_slice(), &path].concat(), outcome));
-        }
-        shown
+        self.opened(index).map(|_| ())
     }
 
     /// The mount of that number, opened now if it isn't.
