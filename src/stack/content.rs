@@ -1,14 +1,13 @@
 //! What a volume holds, told from its magic numbers: kind, label and UUID, without opening it.
 //!
-//! At most three reads: the first 8 KiB, where nearly all have their magic, and one each for those
-//! that begin at 32 KiB (ISO 9660, JFS) and at 64 KiB (btrfs, `ReiserFS`). Layouts are those of the
-//! kinds' own specifications, named at each.
+//! The first 8 KiB are read at once, where nearly all have their magic, and elsewhere only when
+//! nothing is told there. Layouts are those of the kinds' own specifications, named at each.
 
 use std::fmt;
 
 use diskfs_block::{BlockRead, Result};
 
-use super::magic::{self, Head};
+use super::magic;
 
 /// What a volume holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,16 +50,7 @@ impl Content {
     /// # Errors
     /// As reading the device.
     pub fn probe(device: &dyn BlockRead) -> Result<Option<Self>> {
-        let head = Head::read(device, 0, magic::HEAD_BYTES)?;
-        if let Some(found) = magic::in_head(&head) {
-            return Ok(Some(found));
-        }
-        let iso = Head::read(device, magic::ISO9660_OFFSET, magic::ISO9660_BYTES)?;
-        if let Some(found) = magic::iso9660(&iso).or_else(|| magic::jfs(&iso)) {
-            return Ok(Some(found));
-        }
-        let btrfs = Head::read(device, magic::BTRFS_OFFSET, magic::BTRFS_BYTES)?;
-        Ok(magic::btrfs(&btrfs).or_else(|| magic::reiserfs(&btrfs)))
+        magic::probe(device)
     }
 
     /// The label as text, or `None` without one.
