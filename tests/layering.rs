@@ -15,7 +15,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("diskfs-luks", &["diskfs-block"]),
     ("diskfs-volume", &["diskfs-block"]),
     ("diskfs-ext4", &["diskfs-vfs", "diskfs-block"]),
-    ("diskfs-fat", &["diskfs-vfs", "diskfs-block"]),
+    // What FAT and exFAT have in common.
+    ("diskfs-clusters", &["diskfs-vfs", "diskfs-block"]),
+    (
+        "diskfs-fat",
+        &["diskfs-vfs", "diskfs-block", "diskfs-clusters"],
+    ),
     ("diskfs-iso9660", &["diskfs-vfs", "diskfs-block"]),
     (
         "diskfs",

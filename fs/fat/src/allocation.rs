@@ -1,7 +1,8 @@
 //! Which clusters are free.
 
+use diskfs_clusters::{Chain, Cluster};
+
 use crate::bytes::index;
-use crate::chain::{Chain, Cluster};
 use crate::error::Result;
 use crate::fat::{FatEntry, FatTable};
 
@@ -99,7 +100,7 @@ impl Allocation {
 
     /// Gives clusters back.
     pub(crate) fn give_back(&mut self, chain: &Chain) {
-        for cluster in chain.runs().iter().flat_map(crate::chain::Run::clusters) {
+        for cluster in chain.runs().iter().flat_map(diskfs_clusters::Run::clusters) {
             self.mark(cluster, false);
         }
     }

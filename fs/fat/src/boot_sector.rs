@@ -2,11 +2,11 @@
 //! Format", 1.03, "Boot Sector and BPB").
 
 use diskfs_block::BlockRead;
+use diskfs_clusters::Cluster;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::bytes::low32;
-use crate::chain::Cluster;
 use crate::directory_entry::ENTRY_BYTES;
 use crate::error::{Corrupt, Error, ErrorKind, Result, device_failed};
 

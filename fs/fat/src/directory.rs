@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use diskfs_clusters::Sectors;
 use foldhash::{HashMap, HashSet};
 
 use crate::bytes::{index, len_u64, low32};
@@ -10,7 +11,6 @@ use crate::directory_entry::{
 };
 use crate::error::Result;
 use crate::long_name::{Assembly, fold_shown};
-use crate::sectors::Sectors;
 use crate::short_name;
 
 /// The most entries that a directory has: 2 MiB of them (fatgen103, "FAT Directory Structure").

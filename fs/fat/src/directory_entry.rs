@@ -1,15 +1,13 @@
 //! The directory entry of 32 bytes that every file has (fatgen103, "FAT Directory Structure").
 
+use diskfs_clusters::{Cluster, DosTime, Sectors};
 use diskfs_vfs::{FileType, Timestamp};
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::chain::Cluster;
-use crate::timestamp::DosTime;
+use crate::error::Result;
 
-/// An entry's size.
-pub(crate) const ENTRY_BYTES: u64 = 32;
-pub(crate) const ENTRY_LEN: usize = 32;
+pub(crate) use diskfs_clusters::{ENTRY_BYTES, ENTRY_LEN, Place};
 
 /// The first byte of an entry that is not in use.
 pub(crate) const DELETED: u8 = 0xe5;
@@ -26,21 +24,6 @@ pub(crate) const ARCHIVE: u8 = 0x20;
 pub(crate) const LONG_NAME: u8 = 0x0f;
 /// The bits that decide whether it is one.
 pub(crate) const LONG_NAME_MASK: u8 = 0x3f;
-
-/// Where a directory entry is: its byte on the device, in units of 32. Never 0 or 1, which lie in
-/// the boot sector.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Place(pub(crate) u64);
-
-impl Place {
-    pub(crate) const fn at(offset: u64) -> Self {
-        Self(offset / ENTRY_BYTES)
-    }
-
-    pub(crate) const fn offset(self) -> u64 {
-        self.0.saturating_mul(ENTRY_BYTES)
-    }
-}
 
 /// The entry.
 #[derive(
@@ -76,6 +59,11 @@ impl ShortEntry {
         entry.set_modified(now);
         entry.set_accessed(now);
         entry
+    }
+
+    /// The entry at a place.
+    pub(crate) fn read(sectors: &Sectors, place: Place) -> Result<Self> {
+        Ok(Self::from_bytes(sectors.entry(place)?))
     }
 
     pub(crate) fn from_bytes(bytes: [u8; ENTRY_LEN]) -> Self {

@@ -1,7 +1,8 @@
 //! Why something fails, in detail; at the crate's edge it becomes a [`diskfs_vfs::Error`].
 
-use crate::chain::Cluster;
+use diskfs_clusters::Cluster;
 
+pub(crate) use diskfs_clusters::device_failed;
 pub(crate) use diskfs_vfs::{Error, ErrorKind, Result};
 
 /// The bytes contradict the specification.
@@ -32,8 +33,6 @@ pub(crate) enum Corrupt {
         cluster: Cluster,
         value: u32,
     },
-    #[error("the chain from cluster {first} has a loop")]
-    Loop { first: Cluster },
     #[error("the chain from cluster {first} ends after {clusters} clusters, before the file does")]
     ShortChain { first: Cluster, clusters: u32 },
     #[error("directory without clusters")]
@@ -48,24 +47,4 @@ impl From<Corrupt> for Error {
     fn from(reason: Corrupt) -> Self {
         Self::new(ErrorKind::Corrupt, reason.to_string())
     }
-}
-
-/// A failure of the device below, as one of the filesystem. What the filesystem asks for lies
-/// within the device, so an answer of "out of bounds" means that the device is shorter than it said.
-pub(crate) fn device_failed(e: diskfs_block::Error) -> Error {
-    use diskfs_block::ErrorKind as Device;
-    let kind = match e.kind() {
-        Device::Corrupt => ErrorKind::Corrupt,
-        Device::Unsupported => ErrorKind::Unsupported,
-        Device::Denied | Device::Locked => ErrorKind::Denied,
-        Device::ReadOnly => ErrorKind::ReadOnly,
-        Device::NoSpace => ErrorKind::NoSpace,
-        _ => ErrorKind::Io,
-    };
-    let error = Error::new(kind, "the device below the filesystem failed");
-    match e.offset() {
-        Some(offset) => error.at(offset),
-        None => error,
-    }
-    .with_source(e)
 }

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use diskfs_block::{BlockRead, BlockWrite};
+use diskfs_clusters::{Chain, Cluster};
 
 use crate::boot_sector::{BootSector, FatKind};
 use crate::bytes::{index, le16, le32, len_u64, put};
-use crate::chain::Cluster;
-use crate::error::{Result, device_failed};
+use crate::error::{Corrupt, Result, device_failed};
 
 /// What is read of the table at once: all of it in FAT12, whose entries lie across bytes.
 const PAGE_BYTES: u64 = 64 * 1024;
@@ -85,6 +85,23 @@ impl FatTable {
     /// What the table says of a cluster.
     pub(crate) fn entry(&self, cluster: Cluster) -> Result<FatEntry> {
         Ok(self.decode(self.raw(cluster)?))
+    }
+
+    /// Follows a chain to its end.
+    pub(crate) fn chain(&self, first: Cluster) -> Result<Chain> {
+        Chain::walk(first, |cluster| match self.entry(cluster)? {
+            FatEntry::Next(next) => Ok(Some(next)),
+            FatEntry::End => Ok(None),
+            FatEntry::Free | FatEntry::Other(_) => {
+                let value = self.raw(cluster)?;
+                Err(Corrupt::Link {
+                    first,
+                    cluster,
+                    value,
+                }
+                .into())
+            }
+        })
     }
 
     /// The entry's bits: 12, 16 or 28.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use diskfs_block::BlockRead;
+use diskfs_clusters::ROOT;
 use diskfs_vfs::{
     DirEntries, DirEntry, Error, ErrorKind, FileExtent, FileExtentKind, FileExtents, FileFlags,
     FileType, FsRead, Identity, InodeNumber, Metadata, Result, Statistics, Timestamp,
@@ -15,7 +16,6 @@ use crate::directory::Directory;
 use crate::directory_entry::{ENTRY_BYTES, READ_ONLY, ShortEntry};
 use crate::error::{Corrupt, device_failed};
 use crate::long_name::LongName;
-use crate::numbers::ROOT;
 use crate::volume::{ROOT_START, Volume};
 
 /// The longest name in units of UTF-16; in UTF-8, three bytes each.
@@ -112,7 +112,7 @@ impl Volume {
     fn label(&self) -> Vec<u8> {
         let entry = self.directory(ROOT_START).ok().and_then(|root| {
             let place = root.label?;
-            self.sectors.entry(place).ok()
+            ShortEntry::read(&self.sectors, place).ok()
         });
         let bytes = entry.map_or(self.boot.label, |entry| entry.name);
         let text: String = bytes.iter().map(|&byte| code_page::decode(byte)).collect();

@@ -4,18 +4,16 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use diskfs_block::BlockRead;
+use diskfs_clusters::{Chain, Cluster, Numbers, ROOT, Sectors};
 use diskfs_vfs::InodeNumber;
 use foldhash::HashMap;
 
 use crate::boot_sector::{BootSector, RootDirectory, STATE_DIRTY};
 use crate::bytes::len_u64;
-use crate::chain::{Chain, Cluster};
 use crate::directory::{Directory, MAX_SLOTS};
 use crate::directory_entry::{DIRECTORY, ENTRY_BYTES, Place, ShortEntry};
 use crate::error::{Corrupt, Error, ErrorKind, Result};
 use crate::fat::{FatEntry, FatTable, clean_bit};
-use crate::numbers::{Numbers, ROOT};
-use crate::sectors::Sectors;
 
 /// The runs of all chains that are kept: 12 bytes each.
 const MAX_RUNS: u64 = 256 * 1024;
@@ -92,7 +90,7 @@ impl Volume {
             return Ok(*entry);
         }
         let place = self.place(inode)?;
-        let entry = self.sectors.entry(place)?;
+        let entry = ShortEntry::read(&self.sectors, place)?;
         if entry.is_file() {
             return Ok(entry);
         }
@@ -151,7 +149,7 @@ impl Volume {
             return Ok(Arc::clone(chain));
         }
         self.boot.check_first(first)?;
-        let chain = Arc::new(Chain::walk(&self.fat, first)?);
+        let chain = Arc::new(self.fat.chain(first)?);
         self.keep_chain(first, Arc::clone(&chain));
         Ok(chain)
     }
@@ -211,7 +209,7 @@ impl Volume {
             .names_from(0)
             .filter(|(_, name)| name.is_directory)
         {
-            let entry = self.sectors.entry(name.place)?;
+            let entry = ShortEntry::read(&self.sectors, name.place)?;
             lock(&self.parents).insert(entry.cluster(), name.place);
         }
         let directory = Arc::new(directory);
@@ -278,7 +276,7 @@ impl Volume {
             return Ok(ROOT_START);
         }
         self.boot.check_first(start)?;
-        let entry = self.sectors.entry(self.dot_dot_place(start))?;
+        let entry = ShortEntry::read(&self.sectors, self.dot_dot_place(start))?;
         let above = entry.cluster();
         let is_root = matches!(self.boot.root, RootDirectory::Chain { first } if first == above);
         match above {

@@ -6,14 +6,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use diskfs_block::BlockWrite;
+use diskfs_clusters::{Holds, ROOT};
 use diskfs_vfs::{
     DirEntries, Error, ErrorKind, Fallocate, FileExtents, FsRead, FsWrite, Identity, InodeNumber,
     Metadata, NewAttributes, NewKind, RenameMode, Result, SetMetadata, SetXattr, Statistics,
     SyncFile,
 };
 
-use crate::holds::Holds;
-use crate::numbers::ROOT;
 use crate::writer::{Existing, Writer, attributes_of};
 
 /// How a filesystem is opened for writing.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use diskfs_clusters::{Chain, Cluster};
 use diskfs_vfs::{Fallocate, InodeNumber};
 
 use crate::bytes::{index, len_u64};
-use crate::chain::{Chain, Cluster};
 use crate::directory_entry::{ARCHIVE, ShortEntry};
 use crate::error::{Corrupt, Error, ErrorKind, Result, device_failed};
 use crate::fat::FatEntry;

@@ -16,18 +16,16 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use diskfs_block::{BlockRead, BlockWrite};
+use diskfs_clusters::{Chain, Cluster, Holds, ROOT};
 use diskfs_vfs::{InodeNumber, SetMetadata, SetTime, Timestamp};
 use foldhash::HashMap;
 
 use crate::allocation::Allocation;
 use crate::boot_sector::STATE_DIRTY;
-use crate::chain::{Chain, Cluster};
 use crate::directory_entry::{Place, READ_ONLY, ShortEntry};
 use crate::error::{Error, ErrorKind, Result, device_failed};
 use crate::fat::{FatEntry, clean_bit};
 use crate::fs_info;
-use crate::holds::Holds;
-use crate::numbers::ROOT;
 use crate::volume::{DirectoryStart, Volume};
 
 /// How many changed sectors wait at most: 8 MiB of the smallest.
@@ -292,7 +290,7 @@ impl Writer {
         let taken = self.allocation()?.take(count, after);
         let chain = taken.ok_or(ErrorKind::NoSpace)?;
         let mut before: Option<Cluster> = None;
-        for cluster in chain.runs().iter().flat_map(crate::chain::Run::clusters) {
+        for cluster in chain.runs().iter().flat_map(diskfs_clusters::Run::clusters) {
             if let Some(before) = before {
                 self.volume.fat.set(before, FatEntry::Next(cluster))?;
             }

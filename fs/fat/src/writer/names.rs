@@ -1,12 +1,12 @@
 //! Files made and removed.
 
+use diskfs_clusters::ROOT;
 use diskfs_vfs::{InodeNumber, NewKind};
 
 use crate::directory::Name;
 use crate::directory_entry::{ARCHIVE, DIRECTORY, ShortEntry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::long_name::LongName;
-use crate::numbers::ROOT;
 use crate::reader::find;
 use crate::volume::{DirectoryStart, no_such_file};
 
@@ -145,7 +145,7 @@ impl Writer {
 pub(super) struct Leaving {
     inode: InodeNumber,
     entry: ShortEntry,
-    chain: std::sync::Arc<crate::chain::Chain>,
+    chain: std::sync::Arc<diskfs_clusters::Chain>,
 }
 
 fn no_such_kind(what: &str) -> Error {

@@ -1,7 +1,8 @@
 //! Entries put into directories and taken out of them.
 
+use diskfs_clusters::Cluster;
+
 use crate::bytes::low32;
-use crate::chain::Cluster;
 use crate::directory::{MAX_SLOTS, Name};
 use crate::directory_entry::{DELETED, END, ENTRY_BYTES, ENTRY_LEN, Place, ShortEntry};
 use crate::error::{ErrorKind, Result, device_failed};
@@ -170,7 +171,7 @@ impl Writer {
 
     /// Nothing is in use from `place` on, though another writer may have left something there.
     fn end_directory(&mut self, place: Place) -> Result<()> {
-        let [first, ..] = self.volume.sectors.entry(place)?.name;
+        let [first, ..] = ShortEntry::read(&self.volume.sectors, place)?.name;
         if first != END {
             self.volume.sectors.put(place, &[0; ENTRY_LEN])?;
         }
@@ -186,7 +187,7 @@ impl Writer {
             .map_or(slot, |(_, name)| name.first_slot);
         for nth in first..=slot {
             let place = directory.place(nth);
-            let mut entry = self.volume.sectors.entry(place)?;
+            let mut entry = ShortEntry::read(&self.volume.sectors, place)?;
             entry.name[0] = DELETED;
             self.volume.sectors.put(place, &entry.to_bytes())?;
         }
@@ -226,7 +227,7 @@ impl Writer {
     /// A directory has come below another.
     pub(super) fn set_dot_dot(&mut self, own: DirectoryStart, above: DirectoryStart) -> Result<()> {
         let place = self.volume.dot_dot_place(own);
-        let mut entry = self.volume.sectors.entry(place)?;
+        let mut entry = ShortEntry::read(&self.volume.sectors, place)?;
         entry.set_cluster(above);
         self.volume.sectors.put(place, &entry.to_bytes())
     }

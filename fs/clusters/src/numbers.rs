@@ -4,17 +4,17 @@
 use diskfs_vfs::InodeNumber;
 use foldhash::HashMap;
 
-use crate::directory_entry::Place;
+use crate::place::Place;
 
 /// The root's number: no entry has this place.
-pub(crate) const ROOT: InodeNumber = InodeNumber(1);
+pub const ROOT: InodeNumber = InodeNumber(1);
 
 /// The first number that is no place: no device has so many bytes.
 const FIRST_FREE: u64 = 1 << 60;
 
 /// The files whose number is not their place.
 #[derive(Debug, Default)]
-pub(crate) struct Numbers {
+pub struct Numbers {
     place_of: HashMap<InodeNumber, Option<Place>>,
     number_at: HashMap<Place, InodeNumber>,
     /// Of numbers that were used before: which use it is.
@@ -24,13 +24,13 @@ pub(crate) struct Numbers {
 
 impl Numbers {
     /// The number of the file whose entry is at `place`.
-    pub(crate) fn of(&self, place: Place) -> InodeNumber {
+    pub fn of(&self, place: Place) -> InodeNumber {
         let moved = self.number_at.get(&place).copied();
         moved.unwrap_or(InodeNumber(place.0))
     }
 
     /// Where the entry of the file of this number is; `None` when it has none.
-    pub(crate) fn place(&self, number: InodeNumber) -> Option<Place> {
+    pub fn place(&self, number: InodeNumber) -> Option<Place> {
         match self.place_of.get(&number) {
             Some(place) => *place,
             None if number.0 >= FIRST_FREE => None,
@@ -41,12 +41,13 @@ impl Numbers {
         }
     }
 
-    pub(crate) fn generation(&self, number: InodeNumber) -> u32 {
+    /// Which use of its number a file is.
+    pub fn generation(&self, number: InodeNumber) -> u32 {
         self.generations.get(&number).copied().unwrap_or(0)
     }
 
     /// The number of a new file at a place that no file has.
-    pub(crate) fn create(&mut self, place: Place) -> InodeNumber {
+    pub fn create(&mut self, place: Place) -> InodeNumber {
         let natural = InodeNumber(place.0);
         if !self.place_of.contains_key(&natural) {
             return natural;
@@ -58,19 +59,19 @@ impl Numbers {
     }
 
     /// The file moves to a place that no file has.
-    pub(crate) fn move_to(&mut self, number: InodeNumber, place: Place) {
+    pub fn move_to(&mut self, number: InodeNumber, place: Place) {
         self.leave(number);
         self.put(number, place);
     }
 
     /// The file has no entry any more, and keeps its number.
-    pub(crate) fn unlink(&mut self, number: InodeNumber) {
+    pub fn unlink(&mut self, number: InodeNumber) {
         self.leave(number);
         self.place_of.insert(number, None);
     }
 
     /// The file is gone.
-    pub(crate) fn remove(&mut self, number: InodeNumber) {
+    pub fn remove(&mut self, number: InodeNumber) {
         self.leave(number);
         self.place_of.remove(&number);
         if number.0 < FIRST_FREE {

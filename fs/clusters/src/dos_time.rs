@@ -1,5 +1,5 @@
-//! Dates and times of directory entries (fatgen103, "Date and Time Formats"). They are taken as UTC:
-//! the filesystem does not say where its clock stood.
+//! Dates and times of directory entries (fatgen103, "Date and Time Formats"; exFAT specification,
+//! 7.4.8). They are taken as UTC here: FAT does not say where its clock stood, and exFAT says it apart.
 
 use diskfs_vfs::Timestamp;
 
@@ -11,16 +11,18 @@ const LAST_SECOND: i64 = 4_354_819_198;
 
 /// A point in time as an entry has it: date, time in steps of 2 s, and steps of 10 ms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct DosTime {
-    pub(crate) date: u16,
-    pub(crate) time: u16,
+pub struct DosTime {
+    /// Years since 1980, month and day.
+    pub date: u16,
+    /// Hours, minutes and steps of 2 s.
+    pub time: u16,
     /// 0 to 199.
-    pub(crate) hundredths: u8,
+    pub hundredths: u8,
 }
 
 impl DosTime {
     /// The nearest that an entry can hold, not after `at`.
-    pub(crate) fn of(at: Timestamp) -> Self {
+    pub fn of(at: Timestamp) -> Self {
         let seconds = at.seconds.clamp(FIRST_SECOND, LAST_SECOND);
         let (year, month, day) = civil(seconds.div_euclid(DAY_SECONDS));
         let second = seconds.rem_euclid(DAY_SECONDS);
@@ -41,7 +43,7 @@ impl DosTime {
     }
 
     /// The point in time. What is no date is the first day, as the kernel has it.
-    pub(crate) fn timestamp(self) -> Timestamp {
+    pub fn timestamp(self) -> Timestamp {
         let field = |value: u16, shift: u32, mask: u16| i64::from((value >> shift) & mask);
         let (year, month) = (
             field(self.date, 9, 0x7f),

@@ -2,12 +2,11 @@
 
 use std::fmt;
 
-use crate::error::{Corrupt, Result};
-use crate::fat::{FatEntry, FatTable};
+use diskfs_vfs::{Error, ErrorKind, Result};
 
 /// The number of a cluster: the first of the filesystem has number 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Cluster(pub(crate) u32);
+pub struct Cluster(pub u32);
 
 impl fmt::Display for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -17,19 +16,21 @@ impl fmt::Display for Cluster {
 
 impl Cluster {
     /// The one so many further. Those of a run are all there.
-    pub(crate) const fn plus(self, count: u32) -> Self {
+    #[must_use]
+    pub const fn plus(self, count: u32) -> Self {
         Self(self.0.saturating_add(count))
     }
 }
 
 /// Clusters of a file that follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Run {
+pub struct Run {
     /// Which cluster of the file the first is.
-    pub(crate) at: u32,
-    pub(crate) first: Cluster,
+    pub at: u32,
+    /// Its first cluster.
+    pub first: Cluster,
     /// How many; never zero.
-    pub(crate) count: u32,
+    pub count: u32,
 }
 
 impl Run {
@@ -39,12 +40,12 @@ impl Run {
     }
 
     /// The last of its clusters.
-    pub(crate) const fn last(&self) -> Cluster {
+    pub const fn last(&self) -> Cluster {
         self.first.plus(self.count.saturating_sub(1))
     }
 
     /// Each of its clusters.
-    pub(crate) fn clusters(&self) -> impl Iterator<Item = Cluster> + use<> {
+    pub fn clusters(&self) -> impl Iterator<Item = Cluster> + use<> {
         let first = self.first;
         (0..self.count).map(move |nth| first.plus(nth))
     }
@@ -52,13 +53,20 @@ impl Run {
 
 /// The clusters of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Chain {
+pub struct Chain {
     runs: Vec<Run>,
 }
 
 impl Chain {
-    /// Follows the chain through the table to its end.
-    pub(crate) fn walk(fat: &FatTable, first: Cluster) -> Result<Self> {
+    /// Follows a chain from its first cluster to its end. `next` tells which cluster comes after one,
+    /// and fails where none may.
+    ///
+    /// # Errors
+    /// `Corrupt` for a chain that comes back to itself; those of `next`.
+    pub fn walk(
+        first: Cluster,
+        mut next: impl FnMut(Cluster) -> Result<Option<Cluster>>,
+    ) -> Result<Self> {
         let mut chain = Self::default();
         let mut cluster = first;
         // Brent's: the mark moves up at each power of two, and a loop comes back to it.
@@ -67,21 +75,13 @@ impl Chain {
         let mut since_mark: u32 = 0;
         loop {
             chain.push(cluster, 1);
-            match fat.entry(cluster)? {
-                FatEntry::Next(next) => cluster = next,
-                FatEntry::End => return Ok(chain),
-                FatEntry::Free | FatEntry::Other(_) => {
-                    let value = fat.raw(cluster)?;
-                    return Err(Corrupt::Link {
-                        first,
-                        cluster,
-                        value,
-                    }
-                    .into());
-                }
+            match next(cluster)? {
+                Some(next) => cluster = next,
+                None => return Ok(chain),
             }
             if cluster == mark {
-                return Err(Corrupt::Loop { first }.into());
+                let reason = format!("the chain from cluster {first} has a loop");
+                return Err(Error::new(ErrorKind::Corrupt, reason));
             }
             since_mark = since_mark.saturating_add(1);
             if since_mark == until_next_mark {
@@ -93,7 +93,7 @@ impl Chain {
     }
 
     /// Adds clusters at the end.
-    pub(crate) fn push(&mut self, first: Cluster, count: u32) {
+    pub fn push(&mut self, first: Cluster, count: u32) {
         let at = self.clusters();
         match self.runs.last_mut() {
             Some(run) if run.first.plus(run.count) == first => {
@@ -104,32 +104,34 @@ impl Chain {
     }
 
     /// Adds another chain at the end.
-    pub(crate) fn append(&mut self, other: &Self) {
+    pub fn append(&mut self, other: &Self) {
         for run in &other.runs {
             self.push(run.first, run.count);
         }
     }
 
     /// How many clusters it has.
-    pub(crate) fn clusters(&self) -> u32 {
+    pub fn clusters(&self) -> u32 {
         self.runs.last().map_or(0, Run::end)
     }
 
-    pub(crate) fn first(&self) -> Option<Cluster> {
+    /// Its first cluster; none of an empty chain.
+    pub fn first(&self) -> Option<Cluster> {
         self.runs.first().map(|run| run.first)
     }
 
-    pub(crate) fn last(&self) -> Option<Cluster> {
+    /// Its last cluster.
+    pub fn last(&self) -> Option<Cluster> {
         self.runs.last().map(Run::last)
     }
 
     /// All runs, in the file's order.
-    pub(crate) fn runs(&self) -> &[Run] {
+    pub fn runs(&self) -> &[Run] {
         &self.runs
     }
 
     /// The run from the file's cluster `nth` on.
-    pub(crate) fn run_from(&self, nth: u32) -> Option<Run> {
+    pub fn run_from(&self, nth: u32) -> Option<Run> {
         let place = self.runs.partition_point(|run| run.end() <= nth);
         let run = self.runs.get(place)?;
         let skip = nth.checked_sub(run.at)?;
@@ -141,7 +143,8 @@ impl Chain {
     }
 
     /// Takes off all but the first `keep` clusters.
-    pub(crate) fn split_off(&mut self, keep: u32) -> Self {
+    #[must_use]
+    pub fn split_off(&mut self, keep: u32) -> Self {
         let mut rest = Self::default();
         let mut nth = keep;
         while let Some(run) = self.run_from(nth) {
@@ -178,6 +181,23 @@ mod tests {
             Some((10, 1))
         );
         assert_eq!(chain.run_from(5), None);
+    }
+
+    #[test]
+    fn a_loop_of_any_length_ends() {
+        for (tail, length) in [(0, 1), (1, 1), (3, 5), (100, 7), (7, 100)] {
+            let next = |cluster: Cluster| {
+                let last = 2 + tail + length - 1;
+                let next = if cluster.0 == last {
+                    2 + tail
+                } else {
+                    cluster.0 + 1
+                };
+                Ok(Some(Cluster(next)))
+            };
+            let e = Chain::walk(Cluster(2), next).unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::Corrupt);
+        }
     }
 
     #[test]

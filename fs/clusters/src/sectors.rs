@@ -5,16 +5,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use diskfs_block::{BlockRead, BlockWrite};
 
-use crate::bytes::{array, index, len_u64, put};
-use crate::directory_entry::{ENTRY_LEN, Place, ShortEntry};
-use crate::error::{Error, ErrorKind, Result, device_failed};
+use diskfs_block::bytes::{array, index, len_u64, put};
+use diskfs_vfs::{Error, ErrorKind, Result};
+
+use crate::device_failed;
+use crate::place::{ENTRY_LEN, Place};
 
 /// How many are kept besides those that were changed: 4 MiB of the smallest.
 const MAX_SECTORS: usize = 8192;
 
 /// The cache.
 #[derive(Debug)]
-pub(crate) struct Sectors {
+pub struct Sectors {
     device: Arc<dyn BlockRead>,
     sector_bytes: u64,
     cached: Mutex<Cached>,
@@ -27,7 +29,8 @@ struct Cached {
 }
 
 impl Sectors {
-    pub(crate) fn new(device: Arc<dyn BlockRead>, sector_bytes: u32) -> Self {
+    /// A cache that is empty.
+    pub fn new(device: Arc<dyn BlockRead>, sector_bytes: u32) -> Self {
         Self {
             device,
             sector_bytes: sector_bytes.into(),
@@ -46,16 +49,15 @@ impl Sectors {
     }
 
     /// The entry at a place.
-    pub(crate) fn entry(&self, place: Place) -> Result<ShortEntry> {
+    pub fn entry(&self, place: Place) -> Result<[u8; ENTRY_LEN]> {
         let (offset, within) = self.split(place);
         let mut cached = self.lock();
         let sector = self.sector(&mut cached, offset)?;
-        let bytes = array::<ENTRY_LEN>(sector, within).unwrap_or_default();
-        Ok(ShortEntry::from_bytes(bytes))
+        Ok(array(sector, within).unwrap_or_default())
     }
 
     /// Changes the entry at a place, in memory.
-    pub(crate) fn put(&self, place: Place, bytes: &[u8; ENTRY_LEN]) -> Result<()> {
+    pub fn put(&self, place: Place, bytes: &[u8; ENTRY_LEN]) -> Result<()> {
         let (offset, within) = self.split(place);
         let mut cached = self.lock();
         put(self.sector(&mut cached, offset)?, within, bytes);
@@ -80,7 +82,7 @@ impl Sectors {
     }
 
     /// Reads a run up to the end of its last sector, and keeps the sectors.
-    pub(crate) fn read_run(&self, offset: u64, len_bytes: u64) -> Result<Vec<u8>> {
+    pub fn read_run(&self, offset: u64, len_bytes: u64) -> Result<Vec<u8>> {
         let whole = len_bytes.checked_next_multiple_of(self.sector_bytes);
         let mut bytes = vec![0; index(whole.unwrap_or(len_bytes))];
         let mut cached = self.lock();
@@ -101,17 +103,17 @@ impl Sectors {
     }
 
     /// Whether two entries are written, or lost, together.
-    pub(crate) fn are_one(&self, a: Place, b: Place) -> bool {
+    pub fn are_one(&self, a: Place, b: Place) -> bool {
         self.split(a).0 == self.split(b).0
     }
 
     /// How many differ from what the device has.
-    pub(crate) fn dirty_sectors(&self) -> usize {
+    pub fn dirty_sectors(&self) -> usize {
         self.lock().dirty.len()
     }
 
     /// Writes what differs from what the device has.
-    pub(crate) fn write_dirty(&self, device: &dyn BlockWrite) -> Result<()> {
+    pub fn write_dirty(&self, device: &dyn BlockWrite) -> Result<()> {
         let mut cached = self.lock();
         for offset in std::mem::take(&mut cached.dirty) {
             if let Some(bytes) = cached.by_offset.get(&offset) {
@@ -122,7 +124,7 @@ impl Sectors {
     }
 
     /// Forgets what is known of a range, which is no directory's any more.
-    pub(crate) fn forget(&self, offset: u64, len_bytes: u64) {
+    pub fn forget(&self, offset: u64, len_bytes: u64) {
         let mut cached = self.lock();
         let range = offset..offset.saturating_add(len_bytes);
         let known: Vec<u64> = cached.by_offset.range(range).map(|(&at, _)| at).collect();
