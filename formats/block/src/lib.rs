@@ -55,6 +55,7 @@ mod memory;
 mod overlay;
 mod range_map;
 mod slice;
+mod wipe;
 mod write_log;
 
 pub use cache::{Cache, CacheOptions, CacheStatistics};
@@ -67,4 +68,5 @@ pub use file::File;
 pub use memory::Memory;
 pub use overlay::{ChangedRange, Overlay};
 pub use slice::Slice;
+pub use wipe::wipe_ends;
 pub use write_log::{Crash, Event, Fate, WriteLog};

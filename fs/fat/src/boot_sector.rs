@@ -1,76 +1,28 @@
 //! The boot sector with its BIOS parameter block (Microsoft, "FAT: General Overview of On-Disk
 //! Format", 1.03, "Boot Sector and BPB").
 
+mod raw;
+
 use diskfs_block::BlockRead;
 use diskfs_clusters::Cluster;
+use zerocopy::FromBytes;
 use zerocopy::little_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::bytes::low32;
 use crate::directory_entry::ENTRY_BYTES;
 use crate::error::{Corrupt, Error, ErrorKind, Result, device_failed};
 
-/// What of the boot sector is read: the smallest sector there is.
-const BOOT_SECTOR_BYTES: usize = 512;
+pub(crate) use raw::{BOOT_SECTOR_BYTES, RawBootSector, RawExtended, RawFat32, SIGNATURE};
 
 /// Below so many clusters it is FAT12 (fatgen103, "FAT Type Determination").
-const FAT12_CLUSTERS: u32 = 4085;
+pub(crate) const FAT12_CLUSTERS: u32 = 4085;
 /// Below so many it is FAT16.
-const FAT16_CLUSTERS: u32 = 65_525;
+pub(crate) const FAT16_CLUSTERS: u32 = 65_525;
 /// The highest cluster of FAT32: those above mean something else.
-const FAT32_LAST_CLUSTER: u32 = 0x0fff_fff6;
+pub(crate) const FAT32_LAST_CLUSTER: u32 = 0x0fff_fff6;
 
 /// The copies of the table that are accepted. Every formatter makes one or two.
 const MAX_FATS: u8 = 4;
-
-#[derive(Debug, Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct RawBootSector {
-    jump: [u8; 3],
-    oem_name: [u8; 8],
-    bytes_per_sector: U16,
-    sectors_per_cluster: u8,
-    reserved_sectors: U16,
-    fats: u8,
-    root_entries: U16,
-    total_sectors_16: U16,
-    media: u8,
-    fat_sectors_16: U16,
-    sectors_per_track: U16,
-    heads: U16,
-    hidden_sectors: U32,
-    total_sectors_32: U32,
-    /// What follows depends on the type.
-    rest: [u8; 476],
-}
-
-/// From byte 36 on, where there is a fixed root directory.
-#[derive(Debug, Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct RawExtended {
-    drive: u8,
-    state: u8,
-    signature: u8,
-    volume_id: U32,
-    label: [u8; 11],
-    type_name: [u8; 8],
-}
-
-/// From byte 36 on, in FAT32.
-#[derive(Debug, Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-struct RawFat32 {
-    fat_sectors_32: U32,
-    flags: U16,
-    version: U16,
-    root_cluster: U32,
-    fs_info_sector: U16,
-    backup_sector: U16,
-    reserved: [u8; 12],
-    extended: RawExtended,
-}
-
-const _: () = assert!(size_of::<RawBootSector>() == BOOT_SECTOR_BYTES);
 
 /// Byte 65 of FAT32, byte 37 else: its lowest bit is set while the filesystem is written (Linux,
 /// `FAT_STATE_DIRTY`).
@@ -80,15 +32,18 @@ pub(crate) const STATE_DIRTY: u8 = 1;
 
 /// How wide the table's entries are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FatKind {
+pub enum FatKind {
+    /// 12 bits: up to 4,084 clusters.
     Fat12,
+    /// 16 bits: up to 65,524 clusters.
     Fat16,
+    /// 28 bits, of 32.
     Fat32,
 }
 
 impl FatKind {
     /// As the boot sector's type string spells it.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Fat12 => "FAT12",
             Self::Fat16 => "FAT16",

@@ -34,3 +34,18 @@ pub(crate) fn write(
     device.write_at(offset, &bytes).map_err(device_failed)?;
     Ok(true)
 }
+
+/// A new one.
+pub(crate) fn encode(free_clusters: u32, next: u32) -> [u8; SECTOR_BYTES] {
+    let mut bytes = [0; SECTOR_BYTES];
+    put(&mut bytes, 0, &LEAD_SIGNATURE.to_le_bytes());
+    put(
+        &mut bytes,
+        STRUCTURE_OFFSET,
+        &STRUCTURE_SIGNATURE.to_le_bytes(),
+    );
+    put(&mut bytes, FREE_OFFSET, &free_clusters.to_le_bytes());
+    put(&mut bytes, NEXT_OFFSET, &next.to_le_bytes());
+    put(&mut bytes, 510, &[0x55, 0xaa]);
+    bytes
+}

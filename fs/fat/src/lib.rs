@@ -2,7 +2,7 @@
 //!
 //! [`Fat::open`] reads the boot sector; from then on the filesystem is a
 //! [`FsRead`](diskfs_vfs::FsRead), from any number of threads. [`WritableFat::open`] makes it a
-//! [`FsWrite`](diskfs_vfs::FsWrite).
+//! [`FsWrite`](diskfs_vfs::FsWrite). [`format`] makes a new one.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -43,6 +43,7 @@ mod directory;
 mod directory_entry;
 mod error;
 mod fat;
+mod format;
 mod fs_info;
 mod long_name;
 mod reader;
@@ -51,5 +52,7 @@ mod volume;
 mod writable;
 mod writer;
 
+pub use boot_sector::FatKind;
+pub use format::{FormatOptions, format};
 pub use reader::Fat;
 pub use writable::{WritableFat, WriteOptions};

@@ -82,6 +82,18 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
+impl Timestamp {
+    /// The time on the host's clock.
+    pub fn now() -> Self {
+        let since = std::time::SystemTime::UNIX_EPOCH.elapsed();
+        let since = since.unwrap_or_default();
+        Self {
+            seconds: since.as_secs().try_into().unwrap_or(i64::MAX),
+            nanoseconds: since.subsec_nanos(),
+        }
+    }
+}
+
 /// A device node's number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Device {

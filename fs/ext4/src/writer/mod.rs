@@ -40,7 +40,7 @@ mod unsettled;
 mod written;
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use diskfs_block::BlockWrite;
 use diskfs_vfs::Timestamp;
@@ -204,13 +204,7 @@ impl Core {
 
 /// The present time.
 pub(crate) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    // A clock before 1970 is a broken one.
-    let since = since.unwrap_or_default();
-    Timestamp {
-        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-        nanoseconds: since.subsec_nanos(),
-    }
+    Timestamp::now()
 }
 
 /// A failure to write to the device, as one of the filesystem.

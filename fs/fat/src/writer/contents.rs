@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use diskfs_clusters::{Chain, Cluster};
-use diskfs_vfs::{Fallocate, InodeNumber};
+use diskfs_vfs::{Fallocate, InodeNumber, Timestamp};
 
 use crate::bytes::{index, len_u64};
 use crate::directory_entry::{ARCHIVE, ShortEntry};
 use crate::error::{Corrupt, Error, ErrorKind, Result, device_failed};
 use crate::fat::FatEntry;
 
-use super::{Freed, Writer, now};
+use super::{Freed, Writer};
 
 /// The largest file: its size has 32 bits.
 const MAX_SIZE: u64 = 0xffff_ffff;
@@ -80,7 +80,7 @@ impl Writer {
     }
 
     fn put_changed(&mut self, inode: InodeNumber, mut entry: ShortEntry) -> Result<()> {
-        entry.set_modified(now());
+        entry.set_modified(Timestamp::now());
         entry.attributes |= ARCHIVE;
         self.put_entry(inode, &entry)
     }

@@ -1,7 +1,7 @@
 //! Files made and removed.
 
 use diskfs_clusters::ROOT;
-use diskfs_vfs::{InodeNumber, NewKind};
+use diskfs_vfs::{InodeNumber, NewKind, Timestamp};
 
 use crate::directory::Name;
 use crate::directory_entry::{ARCHIVE, DIRECTORY, ShortEntry};
@@ -10,7 +10,7 @@ use crate::long_name::LongName;
 use crate::reader::find;
 use crate::volume::{DirectoryStart, no_such_file};
 
-use super::{Writer, now};
+use super::Writer;
 
 /// The attributes of a new file of this kind, if FAT has it.
 pub(crate) fn attributes_of(kind: NewKind<'_>) -> Result<u8> {
@@ -34,7 +34,7 @@ impl Writer {
         if self.volume.directory(start)?.find(&name.key()).is_some() {
             return Err(ErrorKind::Exists.into());
         }
-        let entry = ShortEntry::new([b' '; 11], attributes, now());
+        let entry = ShortEntry::new([b' '; 11], attributes, Timestamp::now());
         let mut new = self.entries_for(start, &name, &entry, None)?;
         let first = self.find_slots(start, &new)?;
         if new.is_directory() {
@@ -135,7 +135,7 @@ impl Writer {
             return Ok(());
         }
         let mut entry = self.volume.entry(dir)?;
-        entry.set_modified(now());
+        entry.set_modified(Timestamp::now());
         self.put_entry(dir, &entry)
     }
 }

@@ -10,7 +10,6 @@ mod node;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::SystemTime;
 
 use crate::{
     DirEntries, DirEntry, Error, ErrorKind, Fallocate, FileExtents, FsRead, FsWrite, Identity,
@@ -78,23 +77,15 @@ struct State {
 impl Default for State {
     fn default() -> Self {
         Self {
-            nodes: [(ROOT, Node::root(now()))].into(),
+            nodes: [(ROOT, Node::root(Timestamp::now()))].into(),
             free: BTreeSet::new(),
             generation: 0,
             limits: Limits::default(),
             used_blocks: 0,
-            clock: now,
+            clock: Timestamp::now,
             refusal: None,
             synced: Vec::new(),
         }
-    }
-}
-
-fn now() -> Timestamp {
-    let since = SystemTime::UNIX_EPOCH.elapsed().unwrap();
-    Timestamp {
-        seconds: since.as_secs().try_into().unwrap(),
-        nanoseconds: since.subsec_nanos(),
     }
 }
 

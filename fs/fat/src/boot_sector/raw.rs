@@ -1,0 +1,67 @@
+//! The boot sector's bytes (fatgen103, "Boot Sector and BPB").
+
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// What of the boot sector is looked at: the smallest sector there is.
+pub(crate) const BOOT_SECTOR_BYTES: usize = 512;
+
+/// All of it.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawBootSector {
+    pub(crate) jump: [u8; 3],
+    pub(crate) oem_name: [u8; 8],
+    pub(crate) bytes_per_sector: U16,
+    pub(crate) sectors_per_cluster: u8,
+    pub(crate) reserved_sectors: U16,
+    pub(crate) fats: u8,
+    pub(crate) root_entries: U16,
+    pub(crate) total_sectors_16: U16,
+    pub(crate) media: u8,
+    pub(crate) fat_sectors_16: U16,
+    pub(crate) sectors_per_track: U16,
+    pub(crate) heads: U16,
+    pub(crate) hidden_sectors: U32,
+    pub(crate) total_sectors_32: U32,
+    /// What follows depends on the type.
+    pub(crate) rest: [u8; RawBootSector::REST_BYTES],
+    /// [`SIGNATURE`], which nobody has to have put there.
+    pub(crate) signature: [u8; 2],
+}
+
+/// From byte 36 on, where there is a fixed root directory.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawExtended {
+    pub(crate) drive: u8,
+    pub(crate) state: u8,
+    pub(crate) signature: u8,
+    pub(crate) volume_id: U32,
+    pub(crate) label: [u8; 11],
+    pub(crate) type_name: [u8; 8],
+}
+
+/// From byte 36 on, in FAT32.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawFat32 {
+    pub(crate) fat_sectors_32: U32,
+    pub(crate) flags: U16,
+    pub(crate) version: U16,
+    pub(crate) root_cluster: U32,
+    pub(crate) fs_info_sector: U16,
+    pub(crate) backup_sector: U16,
+    pub(crate) reserved: [u8; 12],
+    pub(crate) extended: RawExtended,
+}
+
+const _: () = assert!(size_of::<RawBootSector>() == BOOT_SECTOR_BYTES);
+
+impl RawBootSector {
+    /// What is left between the fields of all types and the signature.
+    pub(crate) const REST_BYTES: usize = 474;
+}
+
+/// The last two bytes.
+pub(crate) const SIGNATURE: [u8; 2] = [0x55, 0xaa];
