@@ -8,6 +8,7 @@ mod luks;
 mod lvm;
 mod magic;
 mod md;
+mod mkfs;
 mod overlay;
 mod place;
 mod volume;
@@ -28,6 +29,7 @@ pub use driver::{Commits, RootReserve, WriteOptions};
 pub use luks::Keys;
 pub use lvm::Group;
 pub use md::MdArray;
+pub use mkfs::{FatKind, FatOptions, NewFilesystem, SwapOptions};
 pub use volume::Volume;
 
 use crate::{Error, ErrorKind, Filesystem, Result, WritableFilesystem};

@@ -24,7 +24,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ),
     (
         "Images as a whole",
-        &["create", "snapshot", "commit", "rebase"],
+        &["create", "mkfs", "snapshot", "commit", "rebase"],
     ),
     (
         "Get to know diskfs",

@@ -27,6 +27,7 @@ mod ln;
 mod ls;
 mod man;
 mod mkdir;
+mod mkfs;
 mod mode_change;
 #[cfg(feature = "fuse")]
 mod mount;
@@ -124,6 +125,7 @@ enum Command {
     #[cfg(feature = "fuse")]
     Wait(wait::Wait),
     Create(create::Create),
+    Mkfs(mkfs::Mkfs),
     Rebase(rebase::Rebase),
     Commit(commit::Commit),
     Snapshot(snapshot::SnapshotArgs),
@@ -164,6 +166,7 @@ impl Command {
             #[cfg(feature = "fuse")]
             Self::Wait(_) => "wait",
             Self::Create(_) => "create",
+            Self::Mkfs(_) => "mkfs",
             Self::Rebase(_) => "rebase",
             Self::Commit(_) => "commit",
             Self::Snapshot(_) => "snapshot",
@@ -204,6 +207,7 @@ impl Command {
             #[cfg(feature = "fuse")]
             Self::Wait(args) => wait::run(args, session),
             Self::Create(args) => create::run(args, session),
+            Self::Mkfs(args) => mkfs::run(args, session),
             Self::Rebase(args) => rebase::run(args, session),
             Self::Commit(args) => commit::run(args, session),
             Self::Snapshot(args) => snapshot::run(args, session),

@@ -38,6 +38,30 @@ pub(crate) struct WriteArgs {
     pub(crate) dry_run: bool,
 }
 
+impl WriteArgs {
+    /// Opens `image`, for changes that go where they are to go.
+    pub(crate) fn open(&self, source: &SourceArgs, image: &OsStr) -> Result<Disk> {
+        if self.dry_run {
+            return source.open_dry_run(image);
+        }
+        source.open_writable(image, self.overlay.as_deref())
+    }
+
+    /// The overlay, when opening will make it.
+    pub(crate) fn new_overlay(&self) -> Option<&Path> {
+        let overlay = self.overlay.as_deref();
+        overlay.filter(|path| path.symlink_metadata().is_err())
+    }
+}
+
+/// Removes a new overlay of a command that has failed: nothing was written to it, and it would only be
+/// in the way.
+pub(crate) fn forget(new_overlay: Option<&Path>) {
+    if let Some(overlay) = new_overlay {
+        let _ = std::fs::remove_file(overlay);
+    }
+}
+
 /// The images that a command writes to.
 #[derive(Debug)]
 pub(crate) struct Targets<'a> {
@@ -189,21 +213,14 @@ impl<'a> Targets<'a> {
     }
 
     fn open_target(&self, session: &mut Session, image: &OsStr) -> Result<Target> {
-        let new_overlay = self
-            .write
-            .overlay
-            .as_deref()
-            .filter(|path| is_missing(path));
-        let disk = self.open_disk(image)?;
+        let new_overlay = self.write.new_overlay();
+        let disk = self.write.open(self.source, image)?;
         let opened = self.open_filesystem(&disk);
         session.warn_of(&disk);
         let filesystem = match opened {
             Ok(filesystem) => filesystem,
             Err(error) => {
-                // Nothing was written to it, and it would only be in the way.
-                if let Some(overlay) = new_overlay {
-                    let _ = std::fs::remove_file(overlay);
-                }
+                forget(new_overlay);
                 return Err(error);
             }
         };
@@ -221,14 +238,6 @@ impl<'a> Targets<'a> {
             filesystem,
             recorder: Some(recorder),
         })
-    }
-
-    fn open_disk(&self, image: &OsStr) -> Result<Disk> {
-        let args = &self.source;
-        if self.write.dry_run {
-            return args.open_dry_run(image);
-        }
-        args.open_writable(image, self.write.overlay.as_deref())
     }
 
     fn open_filesystem(&self, disk: &Disk) -> Result<WritableFilesystem> {
@@ -258,10 +267,6 @@ impl<'a> Targets<'a> {
             Output::Text => Ok(()),
         }
     }
-}
-
-fn is_missing(path: &Path) -> bool {
-    path.symlink_metadata().is_err()
 }
 
 impl Target {

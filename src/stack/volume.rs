@@ -291,7 +291,7 @@ impl Volume {
         }
     }
 
-    fn in_image(&self, error: impl Into<Error>) -> Error {
+    pub(super) fn in_image(&self, error: impl Into<Error>) -> Error {
         error.into().in_file(&self.image_path)
     }
 }

@@ -10,6 +10,7 @@ mod lvm;
 mod making;
 mod md;
 mod memory;
+mod mkfs;
 mod program;
 mod taking_out;
 mod volumes;

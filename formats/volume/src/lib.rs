@@ -60,6 +60,7 @@ pub mod md;
 mod partition;
 mod persistent;
 mod sector;
+pub mod swap;
 mod table;
 mod thin;
 mod warnings;

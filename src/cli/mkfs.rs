@@ -1,0 +1,291 @@
+//! `diskfs mkfs`.
+
+use std::io::Write;
+
+use clap::{Args, Subcommand, ValueEnum};
+use rustix::rand::{GetRandomFlags, getrandom};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use diskfs::image::create::Existing;
+use diskfs::{
+    Content, Disk, Error, ErrorKind, FatKind, FatOptions, NewFilesystem, Result, SwapOptions,
+    Volume,
+};
+
+use super::bytes;
+use super::operand::Operand;
+use super::options::SourceArgs;
+use super::session::{Output, Session, stdout};
+use super::show::json;
+use super::show::name::message;
+use super::show::size::units;
+use super::target::{self, WriteArgs};
+
+/// Make an empty filesystem, or a swap area, on a volume
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A volume that holds anything that is known is kept, unless --force is given. On a disk with
+partitions, --volume (or --partition) must say which one is meant.
+
+Examples:
+  diskfs mkfs fat --label ESP --volume p1 disk.qcow2
+  diskfs mkfs swap --volume vg0/swap disk.qcow2
+  diskfs create seed.img 1M && diskfs mkfs fat --label CIDATA seed.img"
+)]
+pub(super) struct Mkfs {
+    #[command(subcommand)]
+    kind: Kind,
+}
+
+#[derive(Debug, Subcommand)]
+enum Kind {
+    /// FAT12, FAT16 or FAT32
+    #[command(visible_alias = "vfat")]
+    Fat(FatArgs),
+    /// A swap area of Linux
+    Swap(SwapArgs),
+}
+
+/// What every kind has.
+#[derive(Debug, Args)]
+struct Common {
+    /// The image
+    #[arg(value_name = "IMG")]
+    image: Operand,
+
+    /// Replace what the volume holds
+    #[arg(long)]
+    force: bool,
+
+    #[command(flatten)]
+    source: SourceArgs,
+
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+#[derive(Debug, Args)]
+struct FatArgs {
+    /// How wide the table's entries are [default: as the size asks for]
+    #[arg(short = 'F', long, value_name = "BITS")]
+    fat_bits: Option<FatBits>,
+
+    /// The label, at most 11 characters; it is written in capitals
+    #[arg(short = 'n', long, default_value = "", hide_default_value = true)]
+    label: String,
+
+    /// The serial number, as 1234-ABCD [default: a random one]
+    #[arg(short = 'i', long, value_name = "ID", value_parser = volume_id)]
+    volume_id: Option<u32>,
+
+    /// Size of a cluster, 512 to 64k [default: as the size asks for]
+    #[arg(long, value_name = "SIZE", value_parser = small_size)]
+    cluster_size: Option<u32>,
+
+    /// Size of a sector: 4k for disks whose sectors are that large
+    #[arg(short = 'S', long, value_name = "SIZE", default_value = "512", value_parser = small_size)]
+    sector_size: u32,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum FatBits {
+    #[value(name = "12")]
+    Twelve,
+    #[value(name = "16")]
+    Sixteen,
+    #[value(name = "32")]
+    ThirtyTwo,
+}
+
+#[derive(Debug, Args)]
+struct SwapArgs {
+    /// The label, at most 15 bytes
+    #[arg(short = 'L', long, default_value = "", hide_default_value = true)]
+    label: String,
+
+    /// The UUID [default: a random one]
+    #[arg(short = 'U', long)]
+    uuid: Option<Uuid>,
+
+    /// Size of a page of the machine that uses it, 4k to 64k
+    #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = small_size)]
+    page_size: u32,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Kind {
+    fn common(&self) -> &Common {
+        match self {
+            Self::Fat(args) => &args.common,
+            Self::Swap(args) => &args.common,
+        }
+    }
+
+    fn filesystem(&self) -> Result<NewFilesystem> {
+        Ok(match self {
+            Self::Fat(args) => NewFilesystem::Fat(FatOptions {
+                kind: args.fat_bits.map(FatBits::kind),
+                label: args.label.clone(),
+                volume_id: match args.volume_id {
+                    Some(id) => id,
+                    None => u32::from_le_bytes(random()?),
+                },
+                cluster_bytes: args.cluster_size,
+                sector_bytes: args.sector_size,
+                ..FatOptions::default()
+            }),
+            Self::Swap(args) => NewFilesystem::Swap(SwapOptions {
+                label: args.label.clone(),
+                uuid: match args.uuid {
+                    Some(uuid) => uuid.into_bytes(),
+                    None => uuid::Builder::from_random_bytes(random()?)
+                        .into_uuid()
+                        .into_bytes(),
+                },
+                page_bytes: args.page_size,
+            }),
+        })
+    }
+}
+
+impl FatBits {
+    fn kind(self) -> FatKind {
+        match self {
+            Self::Twelve => FatKind::Fat12,
+            Self::Sixteen => FatKind::Fat16,
+            Self::ThirtyTwo => FatKind::Fat32,
+        }
+    }
+}
+
+pub(super) fn run(args: &Mkfs, session: &mut Session) -> Result<()> {
+    let new = args.kind.filesystem()?;
+    let common = args.kind.common();
+    let new_overlay = common.write.new_overlay();
+    let disk = common.open()?;
+    let made = common.volume(&disk).and_then(|volume| {
+        let content = volume.format(&new, common.existing()).map_err(hint);
+        Ok((volume, content?))
+    });
+    session.warn_of(&disk);
+    let changed_bytes = disk.changed_in_memory();
+    let closed = disk.close();
+    let (volume, content) = made.inspect_err(|_| target::forget(new_overlay))?;
+    closed?;
+    match session.output() {
+        Output::Json => common.write_json(session, &volume, &content, changed_bytes),
+        Output::Text => common.write_text(&volume, &content, changed_bytes),
+    }
+}
+
+impl Common {
+    fn open(&self) -> Result<Disk> {
+        let place = self.image.split();
+        if place.path.is_some() {
+            let reason = "a volume gets a filesystem, and not a path";
+            return Err(Error::new(ErrorKind::Invalid, reason)
+                .with_hint("give the image alone, and which volume by --volume"));
+        }
+        self.write.open(&self.source, &place.image)
+    }
+
+    fn existing(&self) -> Existing {
+        if self.force {
+            Existing::Replace
+        } else {
+            Existing::Keep
+        }
+    }
+
+    /// The volume that is meant: the one that is named, or the disk when it has no partitions.
+    fn volume(&self, disk: &Disk) -> Result<Volume> {
+        if self.source.volume.os.is_some() {
+            let reason = "--os means the files of a system, and no volume";
+            return Err(Error::new(ErrorKind::Invalid, reason));
+        }
+        if let Some(volume) = self.source.volume.volume(disk)? {
+            return Ok(volume);
+        }
+        if disk.partition_table()?.is_none() && disk.further().is_empty() {
+            return disk.volume("disk");
+        }
+        let names: Vec<&str> = disk.volumes()?.iter().map(Volume::name).collect();
+        let error = Error::new(ErrorKind::Ambiguous, "which volume is meant?");
+        let hint = format!("give --volume: {}, or disk for all of it", names.join(", "));
+        Err(error.with_hint(hint).in_file(disk.path()))
+    }
+
+    fn write_text(&self, volume: &Volume, content: &Content, changed: Option<u64>) -> Result<()> {
+        let mut out = stdout()?;
+        let (name, kind) = (volume.name(), content.kind);
+        let mut line = format!("{name}: {kind}, {}", units(volume.size_bytes()));
+        for (word, value) in [("label", content.label()), ("UUID", content.uuid.clone())] {
+            line.extend(value.map(|value| format!(", {word} {}", message(&value))));
+        }
+        writeln!(out, "{line}")?;
+        if let Some(bytes) = changed.filter(|_| self.write.dry_run) {
+            writeln!(out, "{bytes} bytes of the disk would change")?;
+        }
+        Ok(out.flush()?)
+    }
+
+    fn write_json(
+        &self,
+        session: &Session,
+        volume: &Volume,
+        content: &Content,
+        changed: Option<u64>,
+    ) -> Result<()> {
+        let mut fields = Map::new();
+        let mut put = |name: &str, value: Value| fields.insert(name.to_owned(), value);
+        put("volume", volume.name().into());
+        put("size_bytes", volume.size_bytes().into());
+        put("type", content.kind.into());
+        put("label", content.label().into());
+        put("uuid", content.uuid.clone().into());
+        put("dry_run", self.write.dry_run.into());
+        if let Some(bytes) = changed {
+            put("changed_bytes", bytes.into());
+        }
+        let mut out = stdout()?;
+        json::write(&mut out, session.command(), Value::Object(fields))?;
+        Ok(out.flush()?)
+    }
+}
+
+/// What to do when there is something already.
+fn hint(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Exists => error.with_hint("look at it with `diskfs info`; --force replaces it"),
+        _ => error,
+    }
+}
+
+fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    // So few bytes come at once or not at all (getrandom(2)).
+    getrandom(&mut bytes, GetRandomFlags::empty()).map_err(std::io::Error::from)?;
+    Ok(bytes)
+}
+
+/// `1234-ABCD` or `1234abcd`.
+fn volume_id(text: &str) -> std::result::Result<u32, String> {
+    let digits: String = text.chars().filter(|c| *c != '-').collect();
+    let wrong = || format!("`{text}` is no serial number; write 1234-ABCD");
+    if digits.len() != 8 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(wrong());
+    }
+    u32::from_str_radix(&digits, 16).map_err(|_| wrong())
+}
+
+/// A number of bytes that fits in 32 bits.
+fn small_size(text: &str) -> std::result::Result<u32, String> {
+    let bytes = bytes::parse(text)?;
+    u32::try_from(bytes).map_err(|_| format!("{bytes} bytes are too many"))
+}
