@@ -70,16 +70,16 @@ impl Writer {
             }
             target => target,
         };
-        if source.name.is_directory
-            && self
-                .volume
-                .is_at_or_above(source.entry.cluster(), to_start)?
-        {
+        if self.has_inside(&source, to_start)? {
             let reason = "a directory can't go below itself";
             return Err(Error::new(ErrorKind::Invalid, reason));
         }
         let moved = match target {
             Some(_) if existing == Existing::Refuse => return Err(ErrorKind::Exists.into()),
+            // What it would replace has it inside (Linux, `do_renameat2`).
+            Some(target) if self.has_inside(&target, from_start)? => {
+                return Err(ErrorKind::NotEmpty.into());
+            }
             Some(target) => self.replace(&source, &target)?,
             None => self.give_name(&source, to_start, &new_name)?,
         };
@@ -107,6 +107,12 @@ impl Writer {
             inode,
             entry,
         }))
+    }
+
+    /// Whether it is a directory, and `start` is the same one or one below.
+    fn has_inside(&self, file: &Named, start: DirectoryStart) -> Result<bool> {
+        let own = file.entry.cluster();
+        Ok(file.name.is_directory && self.volume.is_at_or_above(own, start)?)
     }
 
     /// The file takes the entry of another.
