@@ -14,6 +14,7 @@
 )]
 
 mod chain;
+mod committer;
 mod dos_time;
 mod error;
 mod holds;
@@ -22,6 +23,7 @@ mod place;
 mod sectors;
 
 pub use chain::{Chain, Cluster, Run};
+pub use committer::{Again, Committer};
 pub use dos_time::DosTime;
 pub use error::device_failed;
 pub use holds::Holds;

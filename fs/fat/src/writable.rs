@@ -1,12 +1,10 @@
 //! The filesystem opened for writing, as everybody else sees it.
 
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::thread::JoinHandle;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use diskfs_block::BlockWrite;
-use diskfs_clusters::{Holds, ROOT};
+use diskfs_clusters::{Again, Committer, Holds, ROOT};
 use diskfs_vfs::{
     DirEntries, Error, ErrorKind, Fallocate, FileExtents, FsRead, FsWrite, Identity, InodeNumber,
     Metadata, NewAttributes, NewKind, RenameMode, Result, SetMetadata, SetXattr, Statistics,
@@ -40,8 +38,7 @@ impl Default for WriteOptions {
 pub struct WritableFat {
     writer: Arc<RwLock<Writer>>,
     holds: Arc<Holds>,
-    /// The thread that commits from time to time, and what ends it.
-    committer: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
+    committer: Committer,
 }
 
 impl WritableFat {
@@ -53,13 +50,20 @@ impl WritableFat {
         let holds = Arc::new(Holds::default());
         let writer = Writer::open(device, Arc::clone(&holds))?;
         let writer = Arc::new(RwLock::new(writer));
-        let committer = options
-            .commit_interval
-            .map(|interval| commit_each(&writer, interval));
+        let committed = Arc::downgrade(&writer);
+        let commit = move || {
+            let Some(writer) = committed.upgrade() else {
+                return Again::No;
+            };
+            let mut writer = writer.write().unwrap_or_else(PoisonError::into_inner);
+            // What fails ends writing, and whoever writes next is told.
+            let _ = writer.sync();
+            Again::Yes
+        };
         Ok(Self {
+            committer: Committer::start("fat-commit", options.commit_interval, commit)?,
             writer,
             holds,
-            committer: Mutex::new(committer.transpose()?),
         })
     }
 
@@ -76,42 +80,9 @@ impl WritableFat {
     }
 
     fn finish(&self) -> Result<()> {
-        let mut committer = self
-            .committer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some((end, thread)) = committer.take() {
-            drop(end);
-            // If it panicked, that is told by the panic; nothing of ours is lost.
-            let _ = thread.join();
-        }
+        self.committer.stop();
         self.write().close()
     }
-}
-
-fn commit_each(
-    writer: &Arc<RwLock<Writer>>,
-    interval: Duration,
-) -> Result<(Sender<()>, JoinHandle<()>)> {
-    let writer = Arc::downgrade(writer);
-    let (end, ended) = channel();
-    let commit = move || {
-        while ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-            let Some(writer) = writer.upgrade() else {
-                return;
-            };
-            let mut writer = writer.write().unwrap_or_else(PoisonError::into_inner);
-            // What fails ends writing, and whoever writes next is told.
-            let _ = writer.sync();
-        }
-    };
-    let thread = std::thread::Builder::new()
-        .name("fat-commit".to_owned())
-        .spawn(commit);
-    let thread = thread.map_err(|e| {
-        Error::new(ErrorKind::Io, "no thread can be started to write back").with_source(e)
-    })?;
-    Ok((end, thread))
 }
 
 impl Drop for WritableFat {
