@@ -18,6 +18,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // What FAT and exFAT have in common.
     ("diskfs-clusters", &["diskfs-vfs", "diskfs-block"]),
     (
+        "diskfs-exfat",
+        &["diskfs-vfs", "diskfs-block", "diskfs-clusters"],
+    ),
+    (
         "diskfs-fat",
         &["diskfs-vfs", "diskfs-block", "diskfs-clusters"],
     ),
@@ -30,6 +34,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-image",
             "diskfs-luks",
             "diskfs-volume",
+            "diskfs-exfat",
             "diskfs-ext4",
             "diskfs-fat",
             "diskfs-iso9660",
@@ -75,6 +80,7 @@ const NAMES: &[&str] = &[
     "diskfs_image",
     "diskfs_luks",
     "diskfs_volume",
+    "diskfs_exfat",
     "diskfs_ext4",
     "diskfs_fat",
     "diskfs_iso9660",
@@ -213,7 +219,7 @@ fn parts_of_the_root_use_only_what_the_table_allows() {
 fn the_drivers_are_known_to_the_stack_alone() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let stack = root.join("stack");
-    let drivers = ["diskfs_ext4", "diskfs_fat"];
+    let drivers = ["diskfs_exfat", "diskfs_ext4", "diskfs_fat"];
     for file in sources(&root) {
         if file == stack.with_extension("rs") || file.starts_with(&stack) {
             continue;

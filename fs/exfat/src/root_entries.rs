@@ -1,0 +1,111 @@
+//! The entries that only the root directory has (exFAT specification, 7.1 to 7.3): where the bitmap and
+//! the up-case table are, and the label.
+
+use diskfs_block::BlockRead;
+use diskfs_clusters::{Cluster, Sectors};
+
+use crate::boot_sector::BootSector;
+use crate::bytes::index;
+use crate::directory::for_each_entry;
+use crate::directory_entry::{
+    ALLOCATION_BITMAP, BitmapEntry, END, LabelEntry, UPCASE_TABLE, UpcaseEntry, VOLUME_LABEL,
+};
+use crate::error::{Corrupt, Error, ErrorKind, Result, device_failed};
+use crate::fat::FatTable;
+use crate::upcase_table::{MAX_BYTES, UpcaseTable};
+
+/// The entries.
+#[derive(Debug, Default)]
+pub(crate) struct RootEntries {
+    /// Of the table that is in use.
+    bitmap: Option<BitmapEntry>,
+    upcase: Option<UpcaseEntry>,
+    label: Option<LabelEntry>,
+}
+
+impl RootEntries {
+    pub(crate) fn read(sectors: &Sectors, runs: &[(u64, u64)], boot: &BootSector) -> Result<Self> {
+        let mut found = Self::default();
+        for_each_entry(sectors, runs, |_, entry| {
+            let [kind, flags, ..] = *entry;
+            match kind {
+                END => return false,
+                ALLOCATION_BITMAP if flags & 1 == boot.active => {
+                    found.bitmap.get_or_insert(zerocopy::transmute!(*entry));
+                }
+                UPCASE_TABLE => {
+                    found.upcase.get_or_insert(zerocopy::transmute!(*entry));
+                }
+                VOLUME_LABEL => {
+                    found.label.get_or_insert(zerocopy::transmute!(*entry));
+                }
+                _ => {}
+            }
+            found.bitmap.is_none() || found.upcase.is_none() || found.label.is_none()
+        })?;
+        Ok(found)
+    }
+
+    /// The first cluster of the bitmap, and its length.
+    pub(crate) fn bitmap(&self, boot: &BootSector) -> Result<(Cluster, u64)> {
+        let entry = self
+            .bitmap
+            .ok_or(Corrupt::NoSuchRootEntry("allocation bitmap"))?;
+        let first = Cluster(entry.first_cluster.get());
+        boot.check_first(first)?;
+        Ok((first, entry.data_length.get()))
+    }
+
+    /// The up-case table. Where it is damaged, the one that everybody uses, and what is wrong.
+    pub(crate) fn upcase_table(
+        &self,
+        device: &dyn BlockRead,
+        boot: &BootSector,
+        fat: &FatTable,
+    ) -> Result<(UpcaseTable, Option<Error>)> {
+        match self.read_upcase_table(device, boot, fat) {
+            Ok(table) => Ok((table, None)),
+            Err(e) if e.kind() == ErrorKind::Corrupt => Ok((UpcaseTable::recommended(), Some(e))),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn read_upcase_table(
+        &self,
+        device: &dyn BlockRead,
+        boot: &BootSector,
+        fat: &FatTable,
+    ) -> Result<UpcaseTable> {
+        let entry = self
+            .upcase
+            .ok_or(Corrupt::NoSuchRootEntry("up-case table"))?;
+        let len_bytes = entry.data_length.get();
+        let wrong = || Corrupt::Length {
+            what: "the up-case table",
+            found: len_bytes,
+            range: "2 bytes to 128 KiB",
+        };
+        if !(2..=MAX_BYTES).contains(&len_bytes) {
+            return Err(wrong().into());
+        }
+        let first = Cluster(entry.first_cluster.get());
+        boot.check_first(first)?;
+        let mut bytes = vec![0; index(len_bytes)];
+        let mut left = bytes.as_mut_slice();
+        for run in fat.chain(first)?.runs() {
+            let len = index(boot.bytes_of(run.count)).min(left.len());
+            let (piece, rest) = left.split_at_mut(len);
+            let offset = boot.offset_of(run.first);
+            device.read_at(offset, piece).map_err(device_failed)?;
+            left = rest;
+        }
+        if !left.is_empty() {
+            return Err(wrong().into());
+        }
+        UpcaseTable::parse(&bytes, entry.table_checksum.get())
+    }
+
+    pub(crate) fn label(&self) -> String {
+        self.label.map(|entry| entry.text()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,233 @@
+//! A crash at any moment: `fsck.exfat` may find lost clusters and the like, never a cluster that two
+//! files have; and what was synced is there.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use diskfs_block::{BlockRead, BlockWrite, Event, Fate, Faulty, Memory, Overlay};
+use diskfs_exfat::{Exfat, WritableExfat, WriteOptions};
+use diskfs_fixtures::{image, require};
+use diskfs_vfs::{
+    FileExtentKind, FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, RenameMode,
+};
+
+use common::{fsck_says, read};
+
+const ANY: NewAttributes = NewAttributes::for_root(0o644);
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// Whether all that `fsck.exfat` finds is what a crash may leave, or was so before.
+fn is_harmless(told: &str, before: &str) -> bool {
+    let harmless = [
+        "exfatprogs version",
+        "more clusters are allocated. truncate to",
+        "corrupted. directories",
+        "files corrupted",
+    ];
+    told.lines().all(|line| {
+        line.trim().is_empty()
+            || before.lines().any(|known| known == line)
+            || line.trim_start().starts_with('/')
+            || harmless.iter().any(|part| line.contains(part))
+    })
+}
+
+/// Operations on a few files in one directory; after each sync, what there was.
+fn operate(
+    fs: &WritableExfat,
+    dir: InodeNumber,
+    random: &mut Random,
+    device: &Faulty<Memory>,
+) -> Vec<(usize, Synced)> {
+    let mut synced = vec![(device.logged(), BTreeMap::new())];
+    let mut changed: Vec<String> = Vec::new();
+    for step in 0..60 {
+        let name = format!("file number {} with a name", random.below(8));
+        let found = fs.lookup(dir, name.as_bytes());
+        match (random.below(8), found) {
+            (0..=3, Err(_)) => {
+                let file = fs
+                    .create(dir, name.as_bytes(), NewKind::Regular, &ANY)
+                    .unwrap();
+                let len = usize::try_from(random.below(9000)).unwrap();
+                fs.write_at(
+                    file,
+                    0,
+                    &diskfs_fixtures::pattern(&format!("{name}{step}"), len),
+                )
+                .unwrap();
+            }
+            (0, Ok(file)) => {
+                fs.write_at(file, random.below(12_000), &[b'w'; 3000])
+                    .unwrap();
+            }
+            (1, Ok(file)) => fs.set_len(file, random.below(9000)).unwrap(),
+            (2, Ok(_)) => fs.unlink(dir, name.as_bytes()).unwrap(),
+            (3, Ok(_)) => {
+                let other = format!("file number {} with a name", random.below(8));
+                if fs.lookup(dir, other.as_bytes()).is_ok() {
+                    fs.rename(
+                        dir,
+                        name.as_bytes(),
+                        dir,
+                        other.as_bytes(),
+                        RenameMode::Replace,
+                    )
+                    .unwrap();
+                    changed.push(other);
+                }
+            }
+            (4, _) => {
+                fs.sync().unwrap();
+                let files = fs
+                    .read_dir(dir, 0)
+                    .unwrap()
+                    .map(Result::unwrap)
+                    .filter(|entry| entry.name.len() > 2);
+                let files = files.filter(|entry| !fs.metadata(entry.inode).unwrap().is_dir());
+                let files = files.map(|entry| {
+                    (
+                        String::from_utf8(entry.name).unwrap(),
+                        read(fs, entry.inode),
+                    )
+                });
+                synced.push((
+                    device.logged(),
+                    files.map(|(name, data)| (name, Some(data))).collect(),
+                ));
+                changed.clear();
+                continue;
+            }
+            (5, _) => {
+                let sub = format!("directory {}", random.below(3));
+                match fs.lookup(dir, sub.as_bytes()) {
+                    Ok(_) => fs.rmdir(dir, sub.as_bytes()).unwrap(),
+                    Err(_) => drop(
+                        fs.create(dir, sub.as_bytes(), NewKind::Directory, &ANY)
+                            .unwrap(),
+                    ),
+                }
+                continue;
+            }
+            _ => continue,
+        }
+        // What was changed since may be either.
+        changed.push(name);
+        let last = synced.last_mut().unwrap();
+        for name in &changed {
+            if let Some(data) = last.1.get_mut(name) {
+                *data = None;
+            }
+        }
+    }
+    fs.close().unwrap();
+    synced
+}
+
+/// Contents by name; `None` where they were changed after the sync.
+type Synced = BTreeMap<String, Option<Vec<u8>>>;
+
+/// `fsck.exfat` does not look for that everywhere.
+fn no_cluster_is_of_two(fs: &Exfat) {
+    let cluster = u64::from(fs.statistics().unwrap().block_size);
+    let mut owners = BTreeMap::new();
+    for entry in diskfs_vfs::walk(fs, fs.root()) {
+        let entry = entry.unwrap();
+        if entry.metadata.is_dir() {
+            continue;
+        }
+        for extent in fs.extents_of(entry.inode, 0).unwrap() {
+            let extent = extent.unwrap();
+            let FileExtentKind::Stored { device_offset } = extent.kind else {
+                continue;
+            };
+            for nth in 0..extent.len_bytes.div_ceil(cluster) {
+                let other = owners.insert(device_offset + nth * cluster, entry.inode);
+                assert_eq!(other, None, "two files have the same cluster");
+            }
+        }
+    }
+}
+
+fn crash(name: &str, seed: u64) {
+    let image = image(name);
+    let before = std::fs::read(image.path()).unwrap();
+    let (_, intact) = fsck_says(&image.path());
+    let device = Arc::new(Faulty::<Memory>::new(
+        Arc::new(Memory::new(before.clone())),
+        [],
+    ));
+    let below: Arc<dyn BlockWrite> = device.clone();
+    let options = WriteOptions {
+        commit_interval: None,
+    };
+    let fs = WritableExfat::open(below, &options).unwrap();
+    let dir = fs
+        .create(fs.root(), b"dir", NewKind::Directory, &ANY)
+        .unwrap();
+    fs.sync().unwrap();
+    let mut random = Random(seed);
+    let synced = operate(&fs, dir, &mut random, &device);
+    let log = device.log();
+    let base: Arc<dyn BlockRead> = Arc::new(Memory::new(before));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let first = synced[0].0;
+    for count in first..=log.events().len() {
+        // Moments at which nothing is open are those before the next write, too.
+        for choice in 0..3 {
+            let left = Overlay::in_memory(Arc::clone(&base), 64 << 20);
+            let mut by_chance = Fate::by_chance(seed ^ (count as u64) << 8 | choice);
+            let fate = |nth: usize, event: &Event| match choice {
+                0 => Fate::Lost,
+                1 => Fate::Kept,
+                _ => by_chance(nth, event),
+            };
+            log.crash_after(count).replay(&left, fate).unwrap();
+            let mut bytes = vec![0; usize::try_from(left.size_bytes()).unwrap()];
+            left.read_at(0, &mut bytes).unwrap();
+            std::fs::write(file.path(), &bytes).unwrap();
+            let (_, told) = fsck_says(file.path());
+            assert!(
+                is_harmless(&told, &intact),
+                "{name}, seed {seed}, event {count}, choice {choice}:\n{told}"
+            );
+            let fs = Exfat::open(Arc::new(Memory::new(bytes))).unwrap();
+            no_cluster_is_of_two(&fs);
+            let dir = fs.lookup(fs.root(), b"dir").unwrap();
+            let last = synced.iter().rev().find(|(at, _)| *at <= count).unwrap();
+            for (file, data) in &last.1 {
+                if let Some(data) = data {
+                    let inode = fs.lookup(dir, file.as_bytes()).unwrap();
+                    assert!(
+                        read(&fs, inode) == *data,
+                        "{name}, seed {seed}, event {count}, {file}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn at_every_moment() {
+    if require("fsck.exfat").is_none() {
+        return;
+    }
+    let rounds: u64 = std::env::var("DISKFS_ROUNDS").map_or(1, |n| n.parse().unwrap());
+    for seed in 1..=rounds {
+        crash("exfat.img", seed * 77 + 1);
+        crash("exfat-cluster-512.img", seed * 77 + 2);
+    }
+}

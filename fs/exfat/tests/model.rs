@@ -1,0 +1,196 @@
+//! Random operations beside the model in memory; then `fsck.exfat` looks at the result.
+
+mod common;
+
+use std::sync::Arc;
+
+use diskfs_block::File;
+use diskfs_exfat::{Exfat, WritableExfat, WriteOptions};
+use diskfs_fixtures::image;
+use diskfs_vfs::testing::WritableMemoryFs;
+use diskfs_vfs::{FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, RenameMode};
+use proptest::prelude::*;
+
+use common::{FIXTURES, Tree, fsck, tree};
+
+/// Few names, so that operations meet; no two of them differ in case alone.
+const NAMES: [&str; 7] = [
+    "A",
+    "lower",
+    "A longer name, with a tail",
+    "b.txt",
+    "UPPER.EXT",
+    "a third, of three entries or so",
+    LONG,
+];
+
+/// More entries than the smallest sector has.
+const LONG: &str = "a name that is as long as names may be, which is more than two hundred and ten characters, so that its entries do not lie within one sector of five hundred and twelve bytes, and it must be made and removed in two steps, whatever it costs";
+
+#[derive(Debug, Clone)]
+enum Step {
+    Create(Place),
+    MakeDir(Place),
+    Write(Place, u32, u16),
+    SetLen(Place, u32),
+    Unlink(Place),
+    RemoveDir(Place),
+    Rename(Place, Place),
+    Hold(Place),
+    ReleaseAll,
+    Sync,
+}
+
+/// Up to three names.
+type Place = Vec<usize>;
+
+fn place() -> impl Strategy<Value = Place> {
+    prop::collection::vec(0..NAMES.len(), 1..=3)
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => place().prop_map(Step::Create),
+        3 => place().prop_map(Step::MakeDir),
+        4 => (place(), 0..60_000_u32, 1..20_000_u16).prop_map(|(p, at, len)| Step::Write(p, at, len)),
+        2 => (place(), 0..80_000_u32).prop_map(|(p, len)| Step::SetLen(p, len)),
+        2 => place().prop_map(Step::Unlink),
+        1 => place().prop_map(Step::RemoveDir),
+        3 => (place(), place()).prop_map(|(a, b)| Step::Rename(a, b)),
+        1 => place().prop_map(Step::Hold),
+        1 => Just(Step::ReleaseAll),
+        1 => Just(Step::Sync),
+    ]
+}
+
+fn path(place: &Place) -> String {
+    let names: Vec<_> = place.iter().map(|&n| NAMES[n]).collect();
+    format!("/{}", names.join("/"))
+}
+
+/// The directory and the last name.
+fn parent<'a>(
+    fs: &dyn FsWrite,
+    base: InodeNumber,
+    place: &'a Place,
+) -> diskfs_vfs::Result<(InodeNumber, &'a [u8])> {
+    let (last, above) = place.split_last().unwrap();
+    let mut dir = base;
+    for &n in above {
+        dir = fs.lookup(dir, NAMES[n].as_bytes())?;
+    }
+    Ok((dir, NAMES[*last].as_bytes()))
+}
+
+fn run(
+    fs: &dyn FsWrite,
+    base: InodeNumber,
+    held: &mut Vec<InodeNumber>,
+    step: &Step,
+) -> diskfs_vfs::Result<u64> {
+    let any = NewAttributes::for_root(0o755);
+    let file = |place: &Place| {
+        let (dir, name) = parent(fs, base, place)?;
+        fs.lookup(dir, name)
+    };
+    match step {
+        Step::Create(place) => {
+            let (dir, name) = parent(fs, base, place)?;
+            fs.create(dir, name, NewKind::Regular, &any).map(|_| 0)
+        }
+        Step::MakeDir(place) => {
+            let (dir, name) = parent(fs, base, place)?;
+            fs.create(dir, name, NewKind::Directory, &any).map(|_| 0)
+        }
+        Step::Write(place, at, len) => {
+            let data = diskfs_fixtures::pattern(&path(place), usize::from(*len));
+            fs.write_at(file(place)?, u64::from(*at), &data)
+                .map(|n| n as u64)
+        }
+        Step::SetLen(place, len) => fs.set_len(file(place)?, u64::from(*len)).map(|()| 0),
+        Step::Unlink(place) => {
+            let (dir, name) = parent(fs, base, place)?;
+            fs.unlink(dir, name).map(|()| 0)
+        }
+        Step::RemoveDir(place) => {
+            let (dir, name) = parent(fs, base, place)?;
+            fs.rmdir(dir, name).map(|()| 0)
+        }
+        Step::Rename(from, to) => {
+            let (dir, name) = parent(fs, base, from)?;
+            let (to_dir, to_name) = parent(fs, base, to)?;
+            fs.rename(dir, name, to_dir, to_name, RenameMode::Replace)
+                .map(|()| 0)
+        }
+        Step::Hold(place) => {
+            let inode = file(place)?;
+            if fs.metadata(inode)?.is_dir() {
+                return Ok(0);
+            }
+            fs.hold(inode);
+            held.push(inode);
+            Ok(0)
+        }
+        Step::ReleaseAll => {
+            for inode in held.drain(..) {
+                fs.release(inode)?;
+            }
+            Ok(0)
+        }
+        Step::Sync => fs.sync().map(|()| 0),
+    }
+}
+
+/// Paths and contents below `base`.
+fn shown(fs: &dyn FsRead, base: &str) -> Tree {
+    let whole = tree(fs);
+    let below = whole.into_iter().filter_map(|(path, file)| {
+        let path = path.strip_prefix(base)?.to_owned();
+        Some((path, file.map(|(contents, _)| (contents, 0))))
+    });
+    below.filter(|(path, _)| !path.is_empty()).collect()
+}
+
+fn compare(name: &str, steps: &[Step]) -> Result<(), TestCaseError> {
+    let image = image(name);
+    let device = Arc::new(File::open_read_write(image.path()).unwrap());
+    let options = WriteOptions {
+        commit_interval: None,
+    };
+    let fs = WritableExfat::open(device, &options).unwrap();
+    let model = WritableMemoryFs::new();
+    let any = NewAttributes::for_root(0o755);
+    let base = fs
+        .create(fs.root(), b"base", NewKind::Directory, &any)
+        .unwrap();
+    let (mut held, mut held_model) = (Vec::new(), Vec::new());
+    for step in steps {
+        let ours = run(&fs, base, &mut held, step).map_err(|e| e.kind());
+        let theirs = run(&model, model.root(), &mut held_model, step).map_err(|e| e.kind());
+        prop_assert_eq!(ours, theirs, "{:?}", step);
+        for (ours, theirs) in held.iter().zip(&held_model) {
+            prop_assert_eq!(common::read(&fs, *ours), common::read(&model, *theirs));
+        }
+    }
+    let ours = shown(&fs, "/base");
+    prop_assert_eq!(&ours, &shown(&model, ""));
+    fs.close().unwrap();
+    fsck(&image.path());
+    let again = Exfat::open(Arc::new(File::open(image.path()).unwrap())).unwrap();
+    prop_assert_eq!(shown(&again, "/base"), ours);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn does_what_the_model_does(
+        name in prop::sample::select(FIXTURES.to_vec()),
+        steps in prop::collection::vec(step(), 1..120),
+    ) {
+        if diskfs_fixtures::require("fsck.exfat").is_some() {
+            compare(name, &steps)?;
+        }
+    }
+}
