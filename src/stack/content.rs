@@ -60,6 +60,9 @@ impl Content {
 
     /// Whether diskfs has a driver that reads it.
     pub fn is_readable(&self) -> bool {
-        matches!(self.kind, "ext2" | "ext3" | "ext4" | "iso9660" | "vfat")
+        matches!(
+            self.kind,
+            "exfat" | "ext2" | "ext3" | "ext4" | "iso9660" | "vfat"
+        )
     }
 }

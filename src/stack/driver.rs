@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite};
+use diskfs_exfat::{Exfat, WritableExfat};
 use diskfs_ext4::{Ext4, Options, WritableExt4};
 use diskfs_fat::{Fat, WritableFat};
 use diskfs_iso9660::Iso9660;
@@ -19,6 +20,7 @@ pub(super) fn open(
         "ext2" | "ext3" | "ext4" => {
             Some(Ext4::open(device, &Options::default()).map(|fs| Arc::new(fs) as Arc<dyn FsRead>))
         }
+        "exfat" => Some(Exfat::open(device).map(|fs| Arc::new(fs) as Arc<dyn FsRead>)),
         "vfat" => Some(Fat::open(device).map(|fs| Arc::new(fs) as Arc<dyn FsRead>)),
         "iso9660" => Some(Iso9660::open(device).map(|fs| Arc::new(fs) as Arc<dyn FsRead>)),
         _ => None,
@@ -66,6 +68,10 @@ pub(super) fn open_for_writing(
             let fs = WritableExt4::open(device, &options.for_ext4());
             Some(fs.map(|fs| Arc::new(fs) as Arc<dyn FsWrite>))
         }
+        "exfat" => {
+            let fs = WritableExfat::open(device, &options.for_exfat());
+            Some(fs.map(|fs| Arc::new(fs) as Arc<dyn FsWrite>))
+        }
         "vfat" => {
             let fs = WritableFat::open(device, &options.for_fat());
             Some(fs.map(|fs| Arc::new(fs) as Arc<dyn FsWrite>))
@@ -87,6 +93,15 @@ impl WriteOptions {
                 RootReserve::Use => diskfs_ext4::RootReserve::Use,
             },
             ..defaults
+        }
+    }
+
+    fn for_exfat(self) -> diskfs_exfat::WriteOptions {
+        match self.commits {
+            Commits::Timed => diskfs_exfat::WriteOptions::default(),
+            Commits::AtClose => diskfs_exfat::WriteOptions {
+                commit_interval: None,
+            },
         }
     }
 
