@@ -18,9 +18,13 @@ pub(crate) const REGION_SECTORS: u32 = 12;
 /// `FileSystemName` (3.1.2).
 pub(crate) const FILE_SYSTEM_NAME: &[u8; 8] = b"EXFAT   ";
 /// `BytesPerSectorShift` (3.1.14): 512 to 4096 bytes.
-const SECTOR_SHIFTS: std::ops::RangeInclusive<u8> = 9..=12;
-/// `SectorsPerClusterShift` and the former together (3.1.15): clusters of 32 MiB.
-const MAX_CLUSTER_SHIFT: u8 = 25;
+pub(crate) const SECTOR_SHIFTS: std::ops::RangeInclusive<u8> = 9..=12;
+/// `SectorsPerClusterShift` and the former together (3.1.15): clusters of 512 bytes to 32 MiB.
+pub(crate) const CLUSTER_SHIFTS: std::ops::RangeInclusive<u8> = 9..=25;
+/// `BootSignature` (3.1.21).
+pub(crate) const SIGNATURE: u16 = 0xaa55;
+/// Room for code that an x86 processor boots.
+pub(crate) const BOOT_CODE_BYTES: usize = 390;
 /// The highest `ClusterCount` (3.1.9).
 pub(crate) const MAX_CLUSTERS: u32 = u32::MAX - 10;
 
@@ -55,7 +59,7 @@ pub(crate) struct RawBootSector {
     pub(crate) drive_select: u8,
     pub(crate) percent_in_use: u8,
     pub(crate) reserved: [u8; 7],
-    pub(crate) boot_code: [u8; 390],
+    pub(crate) boot_code: [u8; BOOT_CODE_BYTES],
     pub(crate) boot_signature: U16,
 }
 
@@ -246,7 +250,7 @@ impl RawBootSector {
         let is_named = self.file_system_name == *FILE_SYSTEM_NAME;
         field("another FileSystemName", 0, "EXFAT", is_named)?;
         let signature = self.boot_signature.get();
-        let sane = signature == 0xaa55;
+        let sane = signature == SIGNATURE;
         field("BootSignature", signature.into(), "0xaa55", sane)?;
         let sane = self.must_be_zero.iter().all(|byte| *byte == 0);
         field("MustBeZero other than", 0, "zeroes", sane)?;
@@ -259,7 +263,7 @@ impl RawBootSector {
         let sane = SECTOR_SHIFTS.contains(&shift);
         field("BytesPerSectorShift", shift.into(), "9 to 12", sane)?;
         let cluster = self.sectors_per_cluster_shift;
-        let sane = cluster <= MAX_CLUSTER_SHIFT.saturating_sub(shift);
+        let sane = cluster <= CLUSTER_SHIFTS.end().saturating_sub(shift);
         field("SectorsPerClusterShift", cluster.into(), "32 MiB", sane)?;
         let fats = self.number_of_fats;
         let sane = (1..=2).contains(&fats);

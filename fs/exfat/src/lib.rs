@@ -2,7 +2,7 @@
 //!
 //! [`Exfat::open`] reads the boot region and the root directory's own entries; from then on the
 //! filesystem is a [`FsRead`](diskfs_vfs::FsRead), from any number of threads. [`WritableExfat::open`]
-//! makes it a [`FsWrite`](diskfs_vfs::FsWrite).
+//! makes it a [`FsWrite`](diskfs_vfs::FsWrite). [`format`](format()) makes a new one.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -45,6 +45,7 @@ mod entry_set;
 mod error;
 mod fat;
 mod file_name;
+mod format;
 mod reader;
 mod root_entries;
 mod timestamp;
@@ -53,5 +54,6 @@ mod volume;
 mod writable;
 mod writer;
 
+pub use format::{FormatOptions, format};
 pub use reader::Exfat;
 pub use writable::{WritableExfat, WriteOptions};
