@@ -17,7 +17,9 @@ const MAKE: &str = "cd /\nmodprobe md-mod\n\
     mdadm -C /dev/md2 -R --force -N ten --homehost=any -n 4 -l 10 -c 4 -b internal /dev/vda5 \
         /dev/vda6 /dev/vda7 /dev/vda8\n\
     lvm pvcreate -q /dev/vda9 /dev/vda10\nlvm vgcreate -q -s 64k vg /dev/vda9 /dev/vda10\n\
-    lvm lvcreate -q -y -Wn -Zn -R 64k --type raid1 -m 1 -L 2m -n lv vg\n\
+    lvm lvcreate -q -y -Wn -Zn -R 64k --type raid1 -m 1 -L 1m -n lv vg\n\
+    lvm lvcreate -q -y -Wn -Zn -R 64k --type mirror -m 1 --mirrorlog disk --alloc anywhere -L 640k -n old vg\n\
+    lvm lvcreate -q -y -Wn -Zn --type raid0_meta -i 2 -I 4k -L 640k -n meta vg\n\
     for i in 1 2 3 4 5 6 7 8; do sleep 1; done\n\
     cat /proc/mdstat\nlvm lvs -a vg\nlvm vgchange -q -an vg\nmdadm --stop --scan\n";
 
@@ -26,12 +28,13 @@ const LOOK: &str = "cd /\nmodprobe md-mod\n\
     mdadm -A /dev/md0 /dev/vda1 /dev/vda2\nmdadm -A /dev/md1 /dev/vda3 /dev/vda4\n\
     mdadm -A /dev/md2 /dev/vda5 /dev/vda6 /dev/vda7 /dev/vda8\nlvm vgchange -q -ay vg\n\
     for i in 1 2 3 4 5 6 7 8; do sleep 1; done\n\
-    cat /proc/mdstat\nsha256sum /dev/md0 /dev/md1 /dev/md2 /dev/vg/lv\ndmesg | grep -i 'md/\\|md:\\|md[0-9]'\n\
+    cat /proc/mdstat\nsha256sum /dev/md0 /dev/md1 /dev/md2 /dev/vg/lv /dev/vg/old /dev/vg/meta\ndmesg | grep -i 'md/\\|md:\\|md[0-9]'\n\
     for md in /sys/block/*/md; do echo check > $md/sync_action; done || true\n\
     for i in 1 2 3 4; do sleep 1; done\n\
     for n in 0 1 2; do echo MISMATCH $(cat /sys/block/md$n/md/mismatch_cnt); done\n\
     lvm lvchange -q --syncaction check vg/lv\nfor i in 1 2 3 4; do sleep 1; done\n\
     echo MISMATCH $(lvm lvs --noheadings -o raid_mismatch_count vg/lv)\n\
+    cmp /dev/mapper/vg-old_mimage_0 /dev/mapper/vg-old_mimage_1 && echo LEGS-ALIKE\n\
     lvm vgchange -q -an vg\nmdadm --stop --scan\n";
 
 /// Writes to all of them, and says what is in them then. Without an end as after a crash, in which one
@@ -65,16 +68,21 @@ fn write(disk: &Path, round: &str, crashes: bool) -> Vec<String> {
         .map(|part| PhysicalVolume::read(&**part).unwrap().unwrap())
         .collect();
     let group = volume_groups(&physical).remove(0);
-    let volume = group.logical_volume("lv").unwrap();
-    let opened = group.open_writable(volume, &|entry: &PvEntry| {
-        let found = physical.iter().position(|pv| pv.id == entry.id);
-        Ok(found.map(|n| Arc::clone(&parts[8 + n])))
-    });
-    written.push(Arc::new(opened.unwrap()));
+    for name in ["lv", "old", "meta"] {
+        let volume = group.logical_volume(name).unwrap();
+        let opened = group.open_writable(volume, &|entry: &PvEntry| {
+            let found = physical.iter().position(|pv| pv.id == entry.id);
+            Ok(found.map(|n| Arc::clone(&parts[8 + n])))
+        });
+        written.push(Arc::new(opened.unwrap()));
+    }
     let contents = pattern(round, 200_000);
+    let striped = pattern("striped", 200_000);
     let mut sums = Vec::new();
-    for device in &written {
-        device.write_at(300_000, &contents).unwrap();
+    for (n, device) in written.iter().enumerate() {
+        // The last has one copy.
+        let contents = if n == 5 { &striped } else { &contents };
+        device.write_at(300_000, contents).unwrap();
         device.flush().unwrap();
         let mut all = vec![0; usize::try_from(device.size_bytes()).unwrap()];
         device.read_at(0, &mut all).unwrap();
@@ -103,7 +111,7 @@ fn lose_second_copies(disk: &Memory, contents: &[u8]) {
         .filter(|(_, sector)| sector.windows(16).any(|bytes| bytes == line))
         .map(|(n, _)| u64::try_from(n).unwrap() * 512)
         .collect();
-    assert_eq!(found.len(), 8, "two copies of each");
+    assert_eq!(found.len(), 10, "two copies of each");
     for place in found.chunks(2) {
         disk.write_at(place[1], &[0x55; 512]).unwrap();
     }
@@ -145,5 +153,6 @@ fn the_kernel_copies_what_was_not_closed_and_nothing_else() {
             .filter_map(|line| line.strip_prefix("MISMATCH "));
         let mismatches: Vec<_> = mismatches.map(str::trim).collect();
         assert_eq!(mismatches, ["0"; 4], "{round}: {told}");
+        assert!(told.contains("LEGS-ALIKE"), "{round}: {told}");
     }
 }

@@ -13,6 +13,7 @@ mod id;
 mod label_header;
 mod logical_volume;
 mod mda_header;
+mod mirror_log;
 mod open;
 mod overlap;
 mod physical_volume;

@@ -8,8 +8,9 @@ use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
 use super::LvmId;
 use super::dm_raid_superblock::{self, State, Superblock};
 use super::logical_volume::{LogicalVolume, Problem};
+use super::mirror_log;
 use super::pv_entry::PvEntry;
-use super::segment::{AreaRef, Cache, Image, Kind, Segment, Thin};
+use super::segment::{AreaRef, Cache, Image, Kind, Mirror, Segment, Thin};
 use super::volume_group::VolumeGroup;
 use crate::cache;
 use crate::cow;
@@ -136,13 +137,18 @@ impl<'a> Missing<'a> {
             }
             for segment in &volume.segments {
                 let areas = segment.areas().map(|(area, _)| area.name.as_str());
+                let areas = match &segment.kind {
+                    // It is read from its first leg.
+                    Kind::Mirror(_) => areas.take(1),
+                    _ => areas.take(usize::MAX),
+                };
                 for name in areas.chain(segment.needs()) {
                     missing.extend(self.below(name, depth));
                 }
                 if let Kind::Raid { geometry, images } = &segment.kind {
                     let of_images = images.iter();
                     let of_images: Vec<_> = of_images
-                        .map(|image| self.below(&image.data.name, depth))
+                        .map(|image| self.below(&image.data, depth))
                         .filter(|missing| !missing.is_empty())
                         .collect();
                     // Whether sums are in sync is not in the group's metadata: opening tells.
@@ -233,6 +239,7 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
             Kind::Raid { geometry, images } => {
                 return self.raid(segment, *geometry, images, depth);
             }
+            Kind::Mirror(mirror) => return self.mirror(segment, mirror, depth),
             Kind::Thin(thin) => return self.thin(thin, depth),
             Kind::Cache(cache) => return self.cache(cache, depth),
             Kind::ThinPool(_) | Kind::CachePool(_) => {
@@ -349,20 +356,13 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
         depth: usize,
     ) -> Result<Layout<D>> {
         let has_copies = matches!(geometry, Geometry::Mirror | Geometry::Raid10 { .. });
-        let has_state = images.iter().all(|image| image.metadata.is_some());
-        if self.purpose == Purpose::Write && !(has_copies && has_state) {
+        if self.purpose == Purpose::Write && !has_copies {
             let type_name = &segment.type_name;
             let reason = format!("is of the type `{type_name}`, which is not written");
             return Err(Error::unsupported(reason));
         }
-        // Each rebuilds the one below from all of its members: that would grow without bounds.
-        if std::mem::replace(&mut self.in_raid, true) {
-            return Err(Error::unsupported("has a RAID within a RAID"));
-        }
-        let superblocks = self.superblocks(images, depth)?;
-        let state = superblocks
-            .as_deref()
-            .map_or_else(|| State::without_metadata(images.len()), State::of);
+        self.enter_raid()?;
+        let state = State::of(&self.superblocks(images, depth)?);
         if state.reshaping {
             return Err(Error::unsupported("is being reshaped"));
         }
@@ -373,9 +373,9 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
         let mut lost: Vec<Error> = Vec::new();
         for (image, current) in images.iter().zip(state.current) {
             let opened = if current {
-                self.image(image, segment, depth)
+                self.whole(&image.data, depth)
             } else {
-                let name = &image.data.name;
+                let name = &image.data;
                 Err(Error::new(
                     ErrorKind::NotFound,
                     format!("needs {name}, which is out of date"),
@@ -399,24 +399,55 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
         Ok(Layout::Members(members))
     }
 
-    /// What the metadata images say; `None` where there are none. One that can't be had says nothing.
-    fn superblocks(
-        &mut self,
-        images: &[Image],
-        depth: usize,
-    ) -> Result<Option<Vec<Option<Superblock>>>> {
-        let mut superblocks = Vec::new();
-        for image in images {
-            let Some(name) = &image.metadata else {
-                return Ok(None);
-            };
-            superblocks.push(match self.inner(name, depth) {
-                Ok(metadata) => Superblock::read(&*metadata).unwrap_or(None),
-                Err(error) if error.kind() == ErrorKind::NotFound => None,
-                Err(error) => return Err(error),
+    /// Each rebuilds the one below from all of its members, or writes to all of them: in one another
+    /// that would grow without bounds.
+    fn enter_raid(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.in_raid, true) {
+            return Err(Error::unsupported("has a RAID within a RAID"));
+        }
+        Ok(())
+    }
+
+    /// A mirror of the old style: read from its first leg, written to all.
+    fn mirror(&mut self, segment: &Segment, mirror: &Mirror, depth: usize) -> Result<Layout<D>> {
+        let legs = match self.purpose {
+            Purpose::Read => 1,
+            Purpose::Write => mirror.legs.len(),
+        };
+        self.enter_raid()?;
+        let legs = mirror.legs.iter().take(legs);
+        let legs = legs.map(|leg| self.area(leg, segment.extent_count, depth).map(Some));
+        let legs = legs.collect::<Result<_>>()?;
+        self.in_raid = false;
+        if let (Purpose::Write, Some(log)) = (self.purpose, &mirror.log) {
+            let regions = self
+                .bytes(segment.extent_count)?
+                .div_ceil(log.region_bytes.get());
+            let volume = self.inner(&log.name, depth)?;
+            let len_bytes = mirror_log::len_bytes(regions)?;
+            let area = Area::new(Source::Volume(volume.clone()), 0, len_bytes)?;
+            mirror_log::check(&*volume, regions)?;
+            self.marks.push(Mark {
+                superblock: area,
+                bitmap: None,
+                change: mirror_log::CHANGE,
             });
         }
-        Ok(Some(superblocks))
+        let members = Members::new(Geometry::Mirror, legs);
+        let members = members.ok_or_else(|| Error::corrupt("has a mirror without legs"))?;
+        Ok(Layout::Members(members))
+    }
+
+    /// What the metadata images say. One that can't be had says nothing.
+    fn superblocks(&mut self, images: &[Image], depth: usize) -> Result<Vec<Option<Superblock>>> {
+        let superblocks = images
+            .iter()
+            .map(|image| match self.inner(&image.metadata, depth) {
+                Ok(metadata) => Ok(Superblock::read(&*metadata).unwrap_or(None)),
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(error),
+            });
+        superblocks.collect()
     }
 
     /// Notes the superblocks of a RAID that is written, if it is whole.
@@ -425,8 +456,8 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
             let reason = "is a RAID whose copies are not all there and in sync, and is not written";
             return Err(Error::unsupported(reason).hint("let the guest's kernel repair it first"));
         }
-        for name in images.iter().filter_map(|image| image.metadata.as_ref()) {
-            let volume = self.inner(name, depth)?;
+        for image in images {
+            let volume = self.inner(&image.metadata, depth)?;
             let part = |start, len| Area::new(Source::Volume(Arc::clone(&volume)), start, len);
             self.marks.push(Mark {
                 superblock: part(0, dm_raid_superblock::BYTES)?,
@@ -438,14 +469,6 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
             });
         }
         Ok(())
-    }
-
-    /// The data of an image: a whole logical volume, or extents of something for a mirror's leg.
-    fn image(&mut self, image: &Image, segment: &Segment, depth: usize) -> Result<Area<D>> {
-        if image.metadata.is_none() {
-            return self.area(&image.data, segment.extent_count, depth);
-        }
-        self.whole(&image.data.name, depth)
     }
 
     fn area(&mut self, area: &AreaRef, extents: u64, depth: usize) -> Result<Area<D>> {

@@ -37,6 +37,8 @@ pub(super) enum Kind {
         geometry: Geometry,
         images: Vec<Image>,
     },
+    /// Copies of the old style.
+    Mirror(Mirror),
     /// A volume of a thin pool.
     Thin(Thin),
     /// The pool itself, which holds nothing for users.
@@ -57,9 +59,26 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Image {
     /// The logical volume that says whether it is up to date.
-    pub(super) metadata: Option<String>,
-    /// Where its data is.
-    pub(super) data: AreaRef,
+    pub(super) metadata: String,
+    /// The one that has its data.
+    pub(super) data: String,
+}
+
+/// A mirror of the old style. LVM2, `lib/mirror/mirrored.c`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mirror {
+    /// Never empty. What is not in sync is right on the first.
+    pub(super) legs: Vec<AreaRef>,
+    /// What tells which regions are in sync; without it the kernel copies all to the other legs each
+    /// time.
+    pub(super) log: Option<MirrorLog>,
+}
+
+/// A logical volume with a mirror's log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct MirrorLog {
+    pub(super) name: String,
+    pub(super) region_bytes: NonZeroU64,
 }
 
 /// A volume of a thin pool. LVM2, `lib/thin/thin.c`.
@@ -126,15 +145,16 @@ impl Segment {
 
     /// The areas that it takes, each with its length in extents.
     pub(super) fn areas(&self) -> impl Iterator<Item = (&AreaRef, u64)> {
-        let areas = match &self.kind {
-            Kind::Linear(area) => std::slice::from_ref(area),
-            Kind::Stripes { areas, .. } => areas,
+        let (areas, share) = match &self.kind {
+            Kind::Linear(area) => (std::slice::from_ref(area), 1),
+            Kind::Stripes { areas, .. } => (areas.as_slice(), areas.len()),
+            Kind::Mirror(mirror) => (mirror.legs.as_slice(), 1),
             // None, or logical volumes of their own.
-            _ => &[],
+            _ => (&[][..], 1),
         };
-        let each = u64::try_from(areas.len())
+        let each = u64::try_from(share)
             .ok()
-            .and_then(|count| self.extent_count.checked_div(count));
+            .and_then(|share| self.extent_count.checked_div(share));
         areas.iter().map(move |area| (area, each.unwrap_or(0)))
     }
 
@@ -164,6 +184,12 @@ impl Kind {
                     .value("raid0_lvs")
                     .ok_or("there are no `raid0_lvs`")?;
                 Self::striped(section, area_names(areas.list())?)
+            }
+            "raid0_meta" => {
+                // What is in its metadata images tells nothing that the group doesn't.
+                let images = section.value("raids").ok_or("there are no `raids`")?;
+                let images = area_names(images.list())?.into_iter();
+                Self::striped(section, images.skip(1).step_by(2).collect())
             }
             "mirror" => Self::mirror(section),
             "thin" => Self::thin(section),
@@ -208,20 +234,21 @@ impl Kind {
         }))
     }
 
-    /// A mirror of the old style. What is not in sync is right on its first leg, which is all that
-    /// is read.
     fn mirror(section: &Section<'_>) -> Result<Self, String> {
         let legs = section.value("mirrors").ok_or("there are no `mirrors`")?;
-        let mut legs = area_pairs(legs.list())?;
-        legs.truncate(1);
-        let legs = legs.into_iter().map(|data| Image {
-            metadata: None,
-            data,
+        let legs = area_pairs(legs.list())?;
+        if legs.is_empty() || legs.len() > MAX_MEMBERS {
+            return Err(format!("a mirror of {} legs", legs.len()));
+        }
+        let log = section.value("mirror_log").map(|name| {
+            let name = name.text().ok_or("a log without a name")?.into_owned();
+            let sectors = section.number("region_size")?;
+            let bytes = sectors.checked_mul(SECTOR_BYTES).and_then(NonZeroU64::new);
+            let region_bytes = bytes.ok_or_else(|| format!("regions of {sectors} sectors"))?;
+            Ok::<_, String>(MirrorLog { name, region_bytes })
         });
-        Ok(Self::Raid {
-            geometry: Geometry::Mirror,
-            images: legs.collect(),
-        })
+        let log = log.transpose()?;
+        Ok(Self::Mirror(Mirror { legs, log }))
     }
 
     fn raid(section: &Section<'_>, type_name: &str) -> Result<Self, String> {
@@ -247,8 +274,8 @@ impl Kind {
         let names = area_names(names.list())?;
         let images = names.chunks(2).map(|pair| match pair {
             [metadata, data] => Ok(Image {
-                metadata: Some(metadata.name.clone()),
-                data: data.clone(),
+                metadata: metadata.name.clone(),
+                data: data.name.clone(),
             }),
             _ => Err("an image without its metadata".to_owned()),
         });

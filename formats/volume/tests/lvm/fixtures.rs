@@ -255,7 +255,7 @@ fn copies_are_written_alike() {
         let opened = group.open_writable(volume(name), &find);
         opened.err().map(|error| error.kind())
     };
-    for name in ["raid4", "raid5_ls", "raid6_zr", "mirror", "raid1", "snap"] {
+    for name in ["raid4", "raid5_ls", "raid6_zr", "raid1", "snap"] {
         // A snapshot of raid1 has to keep what would be overwritten.
         assert_eq!(refused(name), Some(ErrorKind::Unsupported), "{name}");
     }
@@ -291,4 +291,30 @@ fn copies_are_written_alike() {
     assert!(read("raid10_rimage_0") == read("raid10_rimage_1"));
     assert!(read("raid10_rimage_2") == read("raid10_rimage_3"));
     assert_eq!(refused("raid10"), None);
+
+    // Its log has six regions, each a bit behind the first two sectors.
+    let bits = || read("mirror_mlog")[1024];
+    assert_eq!(bits(), 0x3f);
+    let mirror = group.open_writable(volume("mirror"), &find).unwrap();
+    assert_eq!(bits(), 0x3f, "nothing is written yet");
+    mirror.write_at(3000, &bytes).unwrap();
+    assert_eq!(bits(), 0, "all is to be copied");
+    assert_eq!(refused("mirror"), Some(ErrorKind::Unsupported));
+    drop(mirror);
+    assert_eq!(bits(), 0x3f);
+    assert!(read("mirror")[3000..53_000] == bytes);
+    assert!(read("mirror_mimage_0") == read("mirror_mimage_1"));
+    let log = group.open_writable(volume("mirror_mlog"), &find).unwrap();
+    for (offset, byte) in [(1024, 0x1f), (8, 7), (0, 0), (4, 1)] {
+        let mut before = [0];
+        log.read_at(offset, &mut before).unwrap();
+        log.write_at(offset, &[byte]).unwrap();
+        assert_eq!(
+            refused("mirror"),
+            Some(ErrorKind::Unsupported),
+            "byte {offset} of the log"
+        );
+        log.write_at(offset, &before).unwrap();
+    }
+    assert_eq!(refused("mirror"), None);
 }

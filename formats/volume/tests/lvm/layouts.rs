@@ -284,6 +284,59 @@ fn a_raid_without_state_reads_its_first_copy_and_is_not_written() {
 }
 
 #[test]
+fn a_mirror_without_a_log_is_written_to_all_legs() {
+    let legs = [0, 1].map(|n| volume_text(&format!("leg{n}"), &[(1, &linear("pv0", n))]));
+    let mirror = |legs: &str, more: &str| {
+        let count = legs.matches('"').count() / 2;
+        format!("type = \"mirror\" mirror_count = {count} mirrors = [ {legs} ] {more}")
+    };
+    let two = mirror("\"leg0\", 0, \"leg1\", 0", "");
+    let nested = mirror("\"root\", 0, \"leg1\", 0", "");
+    let sizeless = mirror("\"leg0\", 0", "mirror_log = \"leg1\" region_size = 0");
+    let logged = mirror("\"leg0\", 0", "mirror_log = \"leg1\" region_size = 8");
+    let none = mirror("", "");
+    let volumes = [
+        ("root", &two),
+        ("nested", &nested),
+        ("sizeless", &sizeless),
+        ("logged", &logged),
+        ("none", &none),
+    ];
+    let volumes = volumes.map(|(name, segment)| volume_text(name, &[(1, segment)]));
+    let machine = one(&(legs.concat() + &volumes.concat()));
+    let opened = machine.open_writable("root").unwrap();
+    opened.write_at(5, b"twice").unwrap();
+    for name in ["leg0", "leg1", "root"] {
+        let bytes = contents(&machine.open(name).unwrap());
+        assert_eq!(&bytes[5..10], b"twice", "{name}");
+    }
+    let problem = |name: &str| machine.open_writable(name).map(drop).unwrap_err().kind();
+    assert_eq!(problem("nested"), ErrorKind::Unsupported);
+    assert_eq!(problem("logged"), ErrorKind::Unsupported, "no log is there");
+    assert_eq!(problem("sizeless"), ErrorKind::Corrupt);
+    assert_eq!(problem("none"), ErrorKind::Corrupt);
+}
+
+#[test]
+fn the_metadata_images_of_stripes_are_passed_by() {
+    let names = ["m0", "i0", "m1", "i1"];
+    let parts = names.iter().zip(0..);
+    let parts: Vec<String> = parts
+        .map(|(name, extent)| volume_text(name, &[(1, &linear("pv0", extent))]))
+        .collect();
+    let stripes = "type = \"raid0_meta\" stripe_count = 2 stripe_size = 16 \
+                   raids = [ \"m0\", \"i0\", \"m1\", \"i1\" ]";
+    let machine = one(&(parts.concat() + &volume_text("root", &[(2, stripes)])));
+    let opened = machine.open_writable("root").unwrap();
+    opened.write_at(0, b"first").unwrap();
+    opened.write_at(8192, b"second").unwrap();
+    let starts = |name: &str| contents(&machine.open(name).unwrap());
+    assert!(starts("i0").starts_with(b"first"));
+    assert!(starts("i1").starts_with(b"second"));
+    assert!(starts("m0").iter().all(|byte| *byte == 0));
+}
+
+#[test]
 fn a_volume_that_lvm_keeps_from_being_written_is_read_only() {
     let text = volume_text("root", &[(1, &linear("pv0", 0))]).replace("\"WRITE\", ", "");
     let machine = one(&text);
