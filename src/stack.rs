@@ -29,7 +29,7 @@ pub use driver::{Commits, RootReserve, WriteOptions};
 pub use luks::Keys;
 pub use lvm::Group;
 pub use md::MdArray;
-pub use mkfs::{FatKind, FatOptions, NewFilesystem, SwapOptions};
+pub use mkfs::{CodePage, FatKind, FatOptions, NewFilesystem, SwapOptions};
 pub use volume::Volume;
 
 use crate::{Error, ErrorKind, Filesystem, Result, WritableFilesystem};
@@ -47,6 +47,7 @@ pub struct Disk {
     path: PathBuf,
     table: OnceLock<Option<PartitionTable>>,
     keys: OnceLock<Keys>,
+    code_page: OnceLock<CodePage>,
     volumes: OnceLock<Volumes>,
     /// The machine's other disks.
     further: Vec<Disk>,
@@ -134,6 +135,7 @@ impl Disk {
             path: path.to_owned(),
             table: OnceLock::new(),
             keys: OnceLock::new(),
+            code_page: OnceLock::new(),
             volumes: OnceLock::new(),
             further: Vec::new(),
         }
@@ -236,6 +238,20 @@ impl Disk {
         let _ = self.keys.set(keys); // Those that were set before stay.
     }
 
+    /// Sets the code page that short names on FAT are in, for all volumes. It counts once: before
+    /// anything asks for the volumes.
+    pub fn set_code_page(&self, code_page: CodePage) {
+        let _ = self.code_page.set(code_page);
+    }
+
+    /// A volume of this disk, with what was set for all.
+    fn with_settings(&self, volume: Volume) -> Volume {
+        match self.code_page.get() {
+            Some(code_page) => volume.in_code_page(*code_page),
+            None => volume,
+        }
+    }
+
     /// The volumes: the partitions, or the whole disk (`disk`) when it has none; then the arrays of
     /// md (`md0`), what is inside of encrypted ones that have a key (`p3/luks`), and the logical
     /// volumes of the groups on all of them; and what is in those.
@@ -274,7 +290,9 @@ impl Disk {
         if let Some(found) = self.volumes.get() {
             return Ok(found);
         }
-        let found = Volumes::find(self, self.keys.get())?;
+        let mut found = Volumes::find(self, self.keys.get())?;
+        let all = std::mem::take(&mut found.all).into_iter();
+        found.all = all.map(|volume| self.with_settings(volume)).collect();
         // Another thread may have read the same bytes meanwhile.
         Ok(self.volumes.get_or_init(|| found))
     }
@@ -299,7 +317,13 @@ impl Disk {
             let reason = format!("the disk ends at byte {size_bytes}, before {offset_bytes}");
             return Err(Error::new(ErrorKind::Invalid, reason).in_file(&self.path));
         }
-        Ok(Volume::at(&self.path, self.guest_disk(), offset_bytes))
+        let volume = Volume::at(&self.path, self.guest_disk(), offset_bytes);
+        Ok(self.with_settings(volume))
+    }
+
+    /// All of the disk, whatever a table says.
+    fn whole(&self) -> Volume {
+        self.with_settings(Volume::whole(&self.path, self.guest_disk()))
     }
 
     /// The filesystem that is meant when none is named: the only one, or the only one that holds an

@@ -8,7 +8,7 @@ use clap::Args;
 use diskfs::guest;
 use diskfs::image::ImageSpec;
 use diskfs::{
-    Disk, Error, ErrorKind, Filesystem, Format, Gate, OpenOptions, Result, Share,
+    CodePage, Disk, Error, ErrorKind, Filesystem, Format, Gate, OpenOptions, Result, Share,
     WritableFilesystem, WriteOptions,
 };
 
@@ -145,6 +145,10 @@ pub(crate) struct VolumeArgs {
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) key: Vec<KeySelector>,
 
+    /// The code page of short names on FAT, as 850 or 866 [default: fstab's, or 437]
+    #[arg(long, value_name = "NUMBER", value_parser = code_page)]
+    pub(crate) code_page: Option<CodePage>,
+
     /// Let --key have keys in clear, though all users can see the words of a command
     #[arg(long)]
     pub(crate) keys_in_clear: bool,
@@ -158,8 +162,11 @@ impl VolumeArgs {
         named || self.os.is_some()
     }
 
-    /// Gives the disk the keys of encrypted volumes.
-    pub(crate) fn set_keys(&self, disk: &Disk) -> Result<()> {
+    /// Tells the disk how to open its volumes: the keys of encrypted ones, and the code page.
+    pub(crate) fn set_up(&self, disk: &Disk) -> Result<()> {
+        if let Some(code_page) = self.code_page {
+            disk.set_code_page(code_page);
+        }
         if !self.key.is_empty() {
             disk.set_keys(key::load(&self.key, self.keys_in_clear)?);
         }
@@ -168,7 +175,7 @@ impl VolumeArgs {
 
     /// The volume that is named; `None` when none is.
     pub(crate) fn volume(&self, disk: &Disk) -> Result<Option<diskfs::Volume>> {
-        self.set_keys(disk)?;
+        self.set_up(disk)?;
         match (&self.volume, self.partition, self.offset) {
             (Some(name), _, _) => disk.volume(name).map(Some),
             (None, Some(number), _) => disk.volume(&format!("p{number}")).map(Some),
@@ -203,6 +210,14 @@ impl VolumeArgs {
             None => disk.writable_filesystem(&options),
         }
     }
+}
+
+fn code_page(text: &str) -> std::result::Result<CodePage, String> {
+    let number = text.strip_prefix("cp").unwrap_or(text).parse().ok();
+    number.and_then(CodePage::new).ok_or_else(|| {
+        let known: Vec<String> = CodePage::numbers().iter().map(u16::to_string).collect();
+        format!("`{text}` is none of {}", known.join(", "))
+    })
 }
 
 /// A number of bytes, and `s` for sectors as `parted` has them.

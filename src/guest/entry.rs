@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::CodePage;
+
 /// What is to be mounted where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountEntry {
@@ -107,6 +109,13 @@ impl MountEntry {
     pub(super) fn subvolume(&self) -> Option<&str> {
         let mut options = self.options.iter();
         options.find_map(|option| option.strip_prefix("subvol="))
+    }
+
+    /// The code page of short names, on FAT.
+    pub(super) fn code_page(&self) -> Option<CodePage> {
+        let mut options = self.options.iter();
+        let number = options.find_map(|option| option.strip_prefix("codepage="));
+        CodePage::new(number?.parse().ok()?)
     }
 
     /// Why it is not mounted from any disk, if so.

@@ -82,7 +82,13 @@ impl Builder {
                 Verdict::Bind(from) => self.tree.bind(below(from), at),
                 Verdict::Mount(volume) => {
                     let dir = planned.entry.subvolume().unwrap_or_default();
-                    self.mount(&at, dir, volume)
+                    let code_page = planned.entry.code_page();
+                    let volume = Volume::clone(volume);
+                    let volume = match code_page {
+                        Some(code_page) => volume.in_code_page(code_page),
+                        None => volume,
+                    };
+                    self.mount(&at, dir, &volume)
                 }
             };
             mounted.map_err(|error| reason(&error))

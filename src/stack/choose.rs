@@ -28,7 +28,7 @@ pub(super) fn by_name(disk: &Disk, name: &str) -> Result<Volume> {
         return Ok(volume.clone());
     }
     if name == "disk" {
-        return Ok(Volume::whole(disk.path(), disk.guest_disk()));
+        return Ok(disk.whole());
     }
     let (key, value) = parse(name);
     let mut found = Vec::new();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use diskfs_block::{BlockRead, BlockWrite};
 use diskfs_exfat::{Exfat, WritableExfat};
 use diskfs_ext4::{Ext4, Options, WritableExt4};
-use diskfs_fat::{Fat, WritableFat};
+use diskfs_fat::{CodePage, Fat, WritableFat};
 use diskfs_iso9660::Iso9660;
 use diskfs_vfs::{FsRead, FsWrite, Result};
 
@@ -15,13 +15,17 @@ use super::content::Content;
 pub(super) fn open(
     content: &Content,
     device: Arc<dyn BlockRead>,
+    code_page: CodePage,
 ) -> Option<Result<Arc<dyn FsRead>>> {
     match content.kind {
         "ext2" | "ext3" | "ext4" => {
             Some(Ext4::open(device, &Options::default()).map(|fs| Arc::new(fs) as Arc<dyn FsRead>))
         }
         "exfat" => Some(Exfat::open(device).map(|fs| Arc::new(fs) as Arc<dyn FsRead>)),
-        "vfat" => Some(Fat::open(device).map(|fs| Arc::new(fs) as Arc<dyn FsRead>)),
+        "vfat" => {
+            let fs = Fat::open_in(device, code_page);
+            Some(fs.map(|fs| Arc::new(fs) as Arc<dyn FsRead>))
+        }
         "iso9660" => Some(Iso9660::open(device).map(|fs| Arc::new(fs) as Arc<dyn FsRead>)),
         _ => None,
     }
@@ -62,6 +66,7 @@ pub(super) fn open_for_writing(
     content: &Content,
     device: Arc<dyn BlockWrite>,
     options: WriteOptions,
+    code_page: CodePage,
 ) -> Option<Result<Arc<dyn FsWrite>>> {
     match content.kind {
         "ext2" | "ext3" | "ext4" => {
@@ -73,7 +78,7 @@ pub(super) fn open_for_writing(
             Some(fs.map(|fs| Arc::new(fs) as Arc<dyn FsWrite>))
         }
         "vfat" => {
-            let fs = WritableFat::open(device, &options.for_fat());
+            let fs = WritableFat::open(device, &options.for_fat(code_page));
             Some(fs.map(|fs| Arc::new(fs) as Arc<dyn FsWrite>))
         }
         _ => None,
@@ -105,12 +110,14 @@ impl WriteOptions {
         }
     }
 
-    fn for_fat(self) -> diskfs_fat::WriteOptions {
-        match self.commits {
-            Commits::Timed => diskfs_fat::WriteOptions::default(),
-            Commits::AtClose => diskfs_fat::WriteOptions {
-                commit_interval: None,
+    fn for_fat(self, code_page: CodePage) -> diskfs_fat::WriteOptions {
+        let defaults = diskfs_fat::WriteOptions::default();
+        diskfs_fat::WriteOptions {
+            commit_interval: match self.commits {
+                Commits::Timed => defaults.commit_interval,
+                Commits::AtClose => None,
             },
+            code_page,
         }
     }
 }

@@ -3,7 +3,7 @@
 use diskfs_image::create::Existing;
 use diskfs_volume::swap;
 
-pub use diskfs_fat::{FatKind, FormatOptions as FatOptions};
+pub use diskfs_fat::{CodePage, FatKind, FormatOptions as FatOptions};
 pub use swap::FormatOptions as SwapOptions;
 
 use super::content::Content;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use diskfs_block::{BlockRead, BlockWrite};
+use diskfs_fat::CodePage;
 use diskfs_volume::Partition;
 use diskfs_volume::lvm::LogicalVolume;
 
@@ -30,6 +31,8 @@ pub struct Volume {
     content: OnceLock<Option<Content>>,
     /// Once it was tried to unlock it.
     lock: Option<Lock>,
+    /// Of short names on FAT; `None` when nobody said it.
+    code_page: Option<CodePage>,
 }
 
 impl Volume {
@@ -42,6 +45,7 @@ impl Volume {
             size_bytes,
             content: OnceLock::new(),
             lock: None,
+            code_page: None,
         }
     }
 
@@ -76,6 +80,15 @@ impl Volume {
         Self {
             name,
             disk_index: Some(index),
+            ..self
+        }
+    }
+
+    /// The same, with short names on FAT in that code page, unless it was said before which.
+    #[must_use]
+    pub fn in_code_page(self, code_page: CodePage) -> Self {
+        Self {
+            code_page: self.code_page.or(Some(code_page)),
             ..self
         }
     }
@@ -215,7 +228,7 @@ impl Volume {
     /// `Corrupt`, `Io`.
     pub fn filesystem(&self) -> Result<Filesystem> {
         let content = self.known_content()?;
-        match driver::open(content, self.device()?) {
+        match driver::open(content, self.device()?, self.code_page.unwrap_or_default()) {
             Some(opened) => {
                 let fs = opened.map_err(|e| self.in_image(e))?;
                 tracing::info!(volume = self.name, kind = content.kind, "filesystem opened");
@@ -234,7 +247,8 @@ impl Volume {
     pub fn writable_filesystem(&self, options: &WriteOptions) -> Result<WritableFilesystem> {
         let content = self.known_content()?;
         let device = self.writable_device()?;
-        match driver::open_for_writing(content, device, *options) {
+        let code_page = self.code_page.unwrap_or_default();
+        match driver::open_for_writing(content, device, *options, code_page) {
             Some(opened) => {
                 let fs = opened.map_err(|e| self.in_image(e))?;
                 tracing::info!(

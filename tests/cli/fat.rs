@@ -84,3 +84,34 @@ fn an_esp_is_looked_at_and_changed() {
         String::from_utf8_lossy(&output.stdout)
     );
 }
+
+#[test]
+fn short_names_are_in_the_code_page_that_is_given() {
+    if require("mcopy").is_none() {
+        return;
+    }
+    let esp = image("fat16");
+    let at = |name: &str| esp.directory().join(name);
+    fs::write(at("mtoolsrc"), "default_codepage=866\n").unwrap();
+    fs::write(at("text"), "мир\n").unwrap();
+    let copied = Command::new("mcopy")
+        .args(["-i", "fat16", "text", "::МИР.TXT"])
+        .current_dir(esp.directory())
+        .env("MTOOLSRC", at("mtoolsrc"))
+        .env("LC_ALL", "C.UTF-8")
+        .output()
+        .unwrap();
+    assert!(copied.status.success(), "{copied:?}");
+    let listed = |words: &[&str]| diskfs(&esp, &[&["ls"], words, &["fat16:/"]].concat()).text();
+    assert!(listed(&["--code-page", "866"]).contains("МИР.TXT"));
+    assert!(!listed(&[]).contains("МИР.TXT"));
+    let words = ["cat", "--code-page", "cp866", "fat16:/мир.txt"];
+    assert_eq!(diskfs(&esp, &words).text(), "мир\n");
+    all(&esp, &["mv --code-page 866 fat16:/МИР.TXT /mir.txt"]);
+    assert!(listed(&[]).contains("mir.txt"));
+    fails(
+        &diskfs(&esp, &["ls", "--code-page", "932", "fat16:/"]),
+        2,
+        "is none of 437,",
+    );
+}

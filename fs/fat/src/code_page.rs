@@ -1,31 +1,78 @@
-//! Code page 437, which short names are in unless somebody says otherwise (Linux,
-//! `CONFIG_FAT_DEFAULT_CODEPAGE`).
+//! Code pages, which short names are in. The filesystem does not say in which one.
 
-/// The characters of the bytes from 0x80 on (Unicode, `VENDORS/MICSFT/PC/CP437.TXT`).
-const UPPER_HALF: [char; 128] = [
-    '\u{c7}', '\u{fc}', '\u{e9}', '\u{e2}', '\u{e4}', '\u{e0}', '\u{e5}', '\u{e7}', '\u{ea}',
-    '\u{eb}', '\u{e8}', '\u{ef}', '\u{ee}', '\u{ec}', '\u{c4}', '\u{c5}', '\u{c9}', '\u{e6}',
-    '\u{c6}', '\u{f4}', '\u{f6}', '\u{f2}', '\u{fb}', '\u{f9}', '\u{ff}', '\u{d6}', '\u{dc}',
-    '\u{a2}', '\u{a3}', '\u{a5}', '\u{20a7}', '\u{192}', '\u{e1}', '\u{ed}', '\u{f3}', '\u{fa}',
-    '\u{f1}', '\u{d1}', '\u{aa}', '\u{ba}', '\u{bf}', '\u{2310}', '\u{ac}', '\u{bd}', '\u{bc}',
-    '\u{a1}', '\u{ab}', '\u{bb}', '\u{2591}', '\u{2592}', '\u{2593}', '\u{2502}', '\u{2524}',
-    '\u{2561}', '\u{2562}', '\u{2556}', '\u{2555}', '\u{2563}', '\u{2551}', '\u{2557}', '\u{255d}',
-    '\u{255c}', '\u{255b}', '\u{2510}', '\u{2514}', '\u{2534}', '\u{252c}', '\u{251c}', '\u{2500}',
-    '\u{253c}', '\u{255e}', '\u{255f}', '\u{255a}', '\u{2554}', '\u{2569}', '\u{2566}', '\u{2560}',
-    '\u{2550}', '\u{256c}', '\u{2567}', '\u{2568}', '\u{2564}', '\u{2565}', '\u{2559}', '\u{2558}',
-    '\u{2552}', '\u{2553}', '\u{256b}', '\u{256a}', '\u{2518}', '\u{250c}', '\u{2588}', '\u{2584}',
-    '\u{258c}', '\u{2590}', '\u{2580}', '\u{3b1}', '\u{df}', '\u{393}', '\u{3c0}', '\u{3a3}',
-    '\u{3c3}', '\u{b5}', '\u{3c4}', '\u{3a6}', '\u{398}', '\u{3a9}', '\u{3b4}', '\u{221e}',
-    '\u{3c6}', '\u{3b5}', '\u{2229}', '\u{2261}', '\u{b1}', '\u{2265}', '\u{2264}', '\u{2320}',
-    '\u{2321}', '\u{f7}', '\u{2248}', '\u{b0}', '\u{2219}', '\u{b7}', '\u{221a}', '\u{207f}',
-    '\u{b2}', '\u{25a0}', '\u{a0}',
-];
+use std::fmt;
 
-/// The character of a byte.
-pub(crate) fn decode(byte: u8) -> char {
-    match byte.checked_sub(0x80) {
-        None => char::from(byte),
-        Some(nth) => UPPER_HALF.get(usize::from(nth)).copied().unwrap_or('_'),
+use oem_cp::code_table::DECODING_TABLE_CP_MAP;
+use oem_cp::code_table_type::TableType;
+
+/// The code page that Linux and most formatters take (`CONFIG_FAT_DEFAULT_CODEPAGE`).
+const USUAL: u16 = 437;
+
+/// The characters of bytes in short names: one of DOS's code pages with a byte to a character.
+#[derive(Clone, Copy)]
+pub struct CodePage {
+    number: u16,
+    /// The characters of the bytes from 0x80 on.
+    upper_half: Option<&'static TableType>,
+}
+
+impl CodePage {
+    /// The code page of a number, as in mount(8)'s `codepage=`; `None` for one that is not known.
+    pub fn new(number: u16) -> Option<Self> {
+        let upper_half = DECODING_TABLE_CP_MAP.get(&number)?;
+        Some(Self {
+            number,
+            upper_half: Some(upper_half),
+        })
+    }
+
+    /// The numbers of those that are known.
+    pub fn numbers() -> Vec<u16> {
+        let mut numbers: Vec<u16> = DECODING_TABLE_CP_MAP.keys().copied().collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    /// Its number.
+    pub const fn number(self) -> u16 {
+        self.number
+    }
+
+    /// The character of a byte; `_` where there is none.
+    pub(crate) fn decode(self, byte: u8) -> char {
+        let Some(nth) = byte.checked_sub(0x80).map(usize::from) else {
+            return char::from(byte);
+        };
+        let found = match self.upper_half {
+            Some(TableType::Complete(table)) => table.get(nth).copied(),
+            Some(TableType::Incomplete(table)) => table.get(nth).copied().flatten(),
+            None => None,
+        };
+        found.unwrap_or('_')
+    }
+}
+
+impl Default for CodePage {
+    /// 437, as Linux has it.
+    fn default() -> Self {
+        Self {
+            number: USUAL,
+            upper_half: DECODING_TABLE_CP_MAP.get(&USUAL),
+        }
+    }
+}
+
+impl PartialEq for CodePage {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for CodePage {}
+
+impl fmt::Debug for CodePage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CodePage({})", self.number)
     }
 }
 
@@ -35,10 +82,27 @@ mod tests {
 
     #[test]
     fn knows_both_halves() {
+        let page = CodePage::default();
+        assert_eq!(page.number(), 437);
         assert_eq!(
-            (decode(b'A'), decode(0x81), decode(0xe1)),
+            (page.decode(b'A'), page.decode(0x81), page.decode(0xe1)),
             ('A', '\u{fc}', '\u{df}')
         );
-        assert_eq!(decode(0xff), '\u{a0}');
+        assert_eq!(page.decode(0xff), '\u{a0}');
+        let cyrillic = CodePage::new(866).unwrap();
+        assert_eq!(cyrillic.decode(0x80), '\u{410}');
+        let thai = CodePage::new(874).unwrap();
+        assert_eq!((thai.decode(0xa1), thai.decode(0xff)), ('\u{e01}', '_'));
+    }
+
+    #[test]
+    fn all_numbers_are_known() {
+        let numbers = CodePage::numbers();
+        assert!(numbers.len() >= 18, "{numbers:?}");
+        for number in numbers {
+            let page = CodePage::new(number).unwrap();
+            assert_eq!(page.decode(b'~'), '~');
+        }
+        assert_eq!(CodePage::new(932), None);
     }
 }

@@ -6,6 +6,7 @@ use diskfs_clusters::Sectors;
 use foldhash::{HashMap, HashSet};
 
 use crate::bytes::{index, len_u64, low32};
+use crate::code_page::CodePage;
 use crate::directory_entry::{
     DELETED, END, ENTRY_BYTES, ENTRY_LEN, LONG_NAME, LONG_NAME_MASK, Place, ShortEntry,
 };
@@ -33,10 +34,10 @@ pub(crate) struct Name {
 
 impl Name {
     /// What it is found by.
-    pub(crate) fn keys(&self) -> [Vec<u16>; 2] {
+    pub(crate) fn keys(&self, code_page: CodePage) -> [Vec<u16>; 2] {
         [
             fold_shown(&self.shown),
-            fold_shown(&short_text(&self.short)),
+            fold_shown(&short_text(&self.short, code_page)),
         ]
     }
 }
@@ -52,6 +53,7 @@ struct SlotRun {
 /// The names of a directory, by the slot of the short entry and by name without regard to case.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Directory {
+    code_page: CodePage,
     runs: Vec<SlotRun>,
     names: BTreeMap<u32, Name>,
     by_key: HashMap<Vec<u16>, u32>,
@@ -65,8 +67,15 @@ pub(crate) struct Directory {
 
 impl Directory {
     /// Adds slots at the end of the directory, which are read.
-    pub(crate) fn read(sectors: &Sectors, runs: &[(u64, u64)]) -> Result<Self> {
-        let mut directory = Self::default();
+    pub(crate) fn read(
+        sectors: &Sectors,
+        runs: &[(u64, u64)],
+        code_page: CodePage,
+    ) -> Result<Self> {
+        let mut directory = Self {
+            code_page,
+            ..Self::default()
+        };
         for (offset, len_bytes) in runs {
             directory.add_room(*offset, *len_bytes);
         }
@@ -130,7 +139,7 @@ impl Directory {
                 slot
             };
             let name = Name {
-                shown: long.unwrap_or_else(|| short_name::display(&entry)),
+                shown: long.unwrap_or_else(|| short_name::display(&entry, self.code_page)),
                 short: entry.name,
                 first_slot,
                 is_directory: entry.is_directory(),
@@ -166,7 +175,7 @@ impl Directory {
         self.end = self.end.max(slot.saturating_add(1));
         self.by_key.entry(fold_shown(&name.shown)).or_insert(slot);
         self.by_key
-            .entry(fold_shown(&short_text(&name.short)))
+            .entry(fold_shown(&short_text(&name.short, self.code_page)))
             .or_insert(slot);
         self.shorts.insert(name.short);
         self.subdirectories = self
@@ -181,7 +190,7 @@ impl Directory {
         for nth in name.first_slot..=slot {
             self.set_used(nth, false);
         }
-        for key in name.keys() {
+        for key in name.keys(self.code_page) {
             if self.by_key.get(&key) == Some(&slot) {
                 self.by_key.remove(&key);
             }
@@ -210,7 +219,10 @@ impl Directory {
 
     /// Whether a file is found by this short name.
     pub(crate) fn has_short(&self, short: &[u8; 11]) -> bool {
-        self.shorts.contains(short) || self.by_key.contains_key(&fold_shown(&short_text(short)))
+        self.shorts.contains(short)
+            || self
+                .by_key
+                .contains_key(&fold_shown(&short_text(short, self.code_page)))
     }
 
     /// How many slots have been in use: those behind are zeroes.
@@ -271,7 +283,7 @@ impl Directory {
 }
 
 /// A short name as somebody types it.
-fn short_text(short: &[u8; 11]) -> Vec<u8> {
+fn short_text(short: &[u8; 11], code_page: CodePage) -> Vec<u8> {
     let entry = ShortEntry::new(*short, 0, diskfs_vfs::Timestamp::default());
-    short_name::display(&entry)
+    short_name::display(&entry, code_page)
 }

@@ -53,6 +53,7 @@ mod writable;
 mod writer;
 
 pub use boot_sector::FatKind;
+pub use code_page::CodePage;
 pub use format::{FormatOptions, format};
 pub use reader::Fat;
 pub use writable::{WritableFat, WriteOptions};

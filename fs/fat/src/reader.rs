@@ -11,7 +11,7 @@ use diskfs_vfs::{
 
 use crate::boot_sector::RootDirectory;
 use crate::bytes::{index, len_u64};
-use crate::code_page;
+use crate::code_page::CodePage;
 use crate::directory::Directory;
 use crate::directory_entry::{ENTRY_BYTES, READ_ONLY, ShortEntry};
 use crate::error::{Corrupt, device_failed};
@@ -34,7 +34,15 @@ impl Fat {
     /// `Corrupt` when the boot sector makes no sense, `Unsupported` for a version that is not known,
     /// `Io` when the device fails.
     pub fn open(device: Arc<dyn BlockRead>) -> Result<Self> {
-        let volume = Volume::open(device)?;
+        Self::open_in(device, CodePage::default())
+    }
+
+    /// The same, with short names in `code_page`.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_in(device: Arc<dyn BlockRead>, code_page: CodePage) -> Result<Self> {
+        let volume = Volume::open(device, code_page)?;
         Ok(Self { volume })
     }
 }
@@ -115,7 +123,10 @@ impl Volume {
             ShortEntry::read(&self.sectors, place).ok()
         });
         let bytes = entry.map_or(self.boot.label, |entry| entry.name);
-        let text: String = bytes.iter().map(|&byte| code_page::decode(byte)).collect();
+        let text: String = bytes
+            .iter()
+            .map(|&byte| self.code_page.decode(byte))
+            .collect();
         let text = text.trim_end_matches([' ', '\0']);
         if matches!(text, "NO NAME") {
             Vec::new()

@@ -1,6 +1,6 @@
 //! Names of eight characters and three (fatgen103, "Name Limits and Character Sets").
 
-use crate::code_page;
+use crate::code_page::CodePage;
 use crate::directory_entry::{KANJI, ShortEntry};
 
 /// The part before the dot is shown in small letters.
@@ -9,14 +9,14 @@ const LOWER_BASE: u8 = 0x08;
 const LOWER_EXTENSION: u8 = 0x10;
 
 /// How the name is shown, as UTF-8. Never empty, nor with anything that no name has.
-pub(crate) fn display(entry: &ShortEntry) -> Vec<u8> {
+pub(crate) fn display(entry: &ShortEntry, code_page: CodePage) -> Vec<u8> {
     let mut name = entry.name;
     if name.first() == Some(&KANJI) {
         name[0] = 0xe5;
     }
     let (base, extension) = name.split_at(8);
-    let mut shown = part(base, entry.case & LOWER_BASE != 0);
-    let extension = part(extension, entry.case & LOWER_EXTENSION != 0);
+    let mut shown = part(base, code_page, entry.case & LOWER_BASE != 0);
+    let extension = part(extension, code_page, entry.case & LOWER_EXTENSION != 0);
     if !extension.is_empty() {
         shown.push('.');
         shown.push_str(&extension);
@@ -27,7 +27,7 @@ pub(crate) fn display(entry: &ShortEntry) -> Vec<u8> {
     shown.into_bytes()
 }
 
-fn part(bytes: &[u8], lower: bool) -> String {
+fn part(bytes: &[u8], code_page: CodePage, lower: bool) -> String {
     let len = bytes
         .iter()
         .rposition(|&byte| byte != b' ')
@@ -35,7 +35,7 @@ fn part(bytes: &[u8], lower: bool) -> String {
     let shown = bytes
         .iter()
         .take(len)
-        .map(|&byte| match code_page::decode(byte) {
+        .map(|&byte| match code_page.decode(byte) {
             '/' | '\0' => '_',
             c if lower => c.to_ascii_lowercase(),
             c => c,
@@ -134,7 +134,7 @@ mod tests {
     fn shown(name: &[u8; 11], case: u8) -> String {
         let mut entry = ShortEntry::new(*name, 0, Timestamp::default());
         entry.case = case;
-        String::from_utf8(display(&entry)).unwrap()
+        String::from_utf8(display(&entry, CodePage::default())).unwrap()
     }
 
     #[test]

@@ -10,6 +10,7 @@ use foldhash::HashMap;
 
 use crate::boot_sector::{BootSector, RootDirectory, STATE_DIRTY};
 use crate::bytes::len_u64;
+use crate::code_page::CodePage;
 use crate::directory::{Directory, MAX_SLOTS};
 use crate::directory_entry::{DIRECTORY, ENTRY_BYTES, Place, ShortEntry};
 use crate::error::{Corrupt, Error, ErrorKind, Result};
@@ -32,6 +33,7 @@ pub(crate) struct Volume {
     pub(crate) device: Arc<dyn BlockRead>,
     pub(crate) boot: BootSector,
     pub(crate) fat: FatTable,
+    pub(crate) code_page: CodePage,
     pub(crate) sectors: Sectors,
     pub(crate) numbers: Numbers,
     /// Files without a name that somebody holds.
@@ -64,7 +66,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Volume {
-    pub(crate) fn open(device: Arc<dyn BlockRead>) -> Result<Self> {
+    pub(crate) fn open(device: Arc<dyn BlockRead>, code_page: CodePage) -> Result<Self> {
         let boot = BootSector::read(&*device)?;
         let fat = FatTable::new(Arc::clone(&device), &boot);
         let clean = clean_bit(boot.kind);
@@ -72,6 +74,7 @@ impl Volume {
             was_dirty: boot.state & STATE_DIRTY != 0
                 || (clean != 0 && fat.raw(Cluster(1))? & clean == 0),
             fat,
+            code_page,
             sectors: Sectors::new(Arc::clone(&device), boot.sector_bytes),
             numbers: Numbers::default(),
             nameless: HashMap::default(),
@@ -204,7 +207,8 @@ impl Volume {
         if let Some(directory) = lock(&self.directories).by_start.get(&start) {
             return Ok(Arc::clone(directory));
         }
-        let directory = Directory::read(&self.sectors, &self.directory_runs(start)?)?;
+        let runs = self.directory_runs(start)?;
+        let directory = Directory::read(&self.sectors, &runs, self.code_page)?;
         for (_, name) in directory
             .names_from(0)
             .filter(|(_, name)| name.is_directory)

@@ -11,6 +11,7 @@ use diskfs_vfs::{
     SyncFile,
 };
 
+use crate::code_page::CodePage;
 use crate::writer::{Existing, Writer, attributes_of};
 
 /// How a filesystem is opened for writing.
@@ -19,13 +20,16 @@ pub struct WriteOptions {
     /// How long a change may wait until it is made durable without anybody asking. `None`: until
     /// somebody asks, memory runs short, or the filesystem is closed.
     pub commit_interval: Option<Duration>,
+    /// What short names are in.
+    pub code_page: CodePage,
 }
 
 impl Default for WriteOptions {
-    /// 5 seconds.
+    /// 5 seconds, code page 437.
     fn default() -> Self {
         Self {
             commit_interval: Some(Duration::from_secs(5)),
+            code_page: CodePage::default(),
         }
     }
 }
@@ -48,7 +52,7 @@ impl WritableFat {
     /// As [`Fat::open`](crate::Fat::open).
     pub fn open(device: Arc<dyn BlockWrite>, options: &WriteOptions) -> Result<Self> {
         let holds = Arc::new(Holds::default());
-        let writer = Writer::open(device, Arc::clone(&holds))?;
+        let writer = Writer::open(device, Arc::clone(&holds), options.code_page)?;
         let writer = Arc::new(RwLock::new(writer));
         let committed = Arc::downgrade(&writer);
         let commit = move || {

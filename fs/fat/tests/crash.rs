@@ -166,6 +166,7 @@ fn crash(name: &str, seed: u64) {
     let below: Arc<dyn BlockWrite> = device.clone();
     let options = WriteOptions {
         commit_interval: None,
+        ..WriteOptions::default()
     };
     let fs = WritableFat::open(below, &options).unwrap();
     let dir = fs

@@ -30,6 +30,7 @@ fn try_all(bytes: Vec<u8>) {
     }
     let options = WriteOptions {
         commit_interval: None,
+        ..WriteOptions::default()
     };
     let Ok(fs) = WritableFat::open(device, &options) else {
         return;
@@ -100,6 +101,7 @@ fn a_directory_that_holds_itself_is_walked_to_an_end() {
         let device = Arc::new(Memory::new(bytes));
         let options = WriteOptions {
             commit_interval: None,
+            ..WriteOptions::default()
         };
         let fs = WritableFat::open(device.clone(), &options).unwrap();
         let any = NewAttributes::for_root(0o755);

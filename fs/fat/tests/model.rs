@@ -154,6 +154,7 @@ fn compare(name: &str, steps: &[Step]) -> Result<(), TestCaseError> {
     let device = Arc::new(File::open_read_write(image.path()).unwrap());
     let options = WriteOptions {
         commit_interval: None,
+        ..WriteOptions::default()
     };
     let fs = WritableFat::open(device, &options).unwrap();
     let model = WritableMemoryFs::new();

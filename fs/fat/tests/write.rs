@@ -21,6 +21,7 @@ fn open(path: &Path) -> WritableFat {
     let device = Arc::new(File::open_read_write(path).unwrap());
     let options = WriteOptions {
         commit_interval: None,
+        ..WriteOptions::default()
     };
     WritableFat::open(device, &options).unwrap()
 }

@@ -21,6 +21,7 @@ use foldhash::HashMap;
 
 use crate::allocation::Allocation;
 use crate::boot_sector::STATE_DIRTY;
+use crate::code_page::CodePage;
 use crate::directory_entry::{Place, READ_ONLY, ShortEntry};
 use crate::error::{Error, ErrorKind, Result, device_failed};
 use crate::fat::{FatEntry, clean_bit};
@@ -67,10 +68,14 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn open(device: Arc<dyn BlockWrite>, holds: Arc<Holds>) -> Result<Self> {
+    pub(crate) fn open(
+        device: Arc<dyn BlockWrite>,
+        holds: Arc<Holds>,
+        code_page: CodePage,
+    ) -> Result<Self> {
         let below: Arc<dyn BlockRead> = device.clone();
         Ok(Self {
-            volume: Volume::open(below)?,
+            volume: Volume::open(below, code_page)?,
             device,
             holds,
             allocation: None,

@@ -158,7 +158,7 @@ impl Writer {
     /// Makes the removal of a file that had this name durable, unless one write puts the new one in
     /// its place.
     fn await_removal(&mut self, start: DirectoryStart, name: &Name) -> Result<()> {
-        let is_elsewhere = name.keys().into_iter().any(|key| {
+        let is_elsewhere = name.keys(self.volume.code_page).into_iter().any(|key| {
             let before = self.removed.get(&(start, key));
             before.is_some_and(|before| !self.volume.sectors.are_one(*before, name.place))
         });
@@ -196,7 +196,7 @@ impl Writer {
             .volume
             .change_directory(start, |directory| directory.remove(slot))?;
         if let Some(name) = removed {
-            for key in name.keys() {
+            for key in name.keys(self.volume.code_page) {
                 self.removed.insert((start, key), name.place);
             }
         }
