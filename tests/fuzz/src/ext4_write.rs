@@ -1,17 +1,14 @@
 //! ext2, ext3 and ext4 that are written to.
 
-mod change;
-mod known;
-
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, Fault, Faulty, Overlay};
 use diskfs_ext4::{RootReserve, WritableExt4, WriteOptions};
 use diskfs_vfs::{FsRead, FsWrite};
 
+use crate::change::{self, Known};
 use crate::ext4;
 use crate::mutate::Random;
-use known::Known;
 
 /// Where an image says which changes are made to it: its first bytes belong to the boot loader.
 pub(crate) const SEED_OFFSET: u64 = 0;

@@ -12,8 +12,10 @@
 //! An input is an image, or a [`Sparse`] one: the fixtures are mebibytes of zeroes with a few blocks
 //! in them, and a fuzzer shall not spend its time in the zeroes.
 
+mod change;
 mod ext4;
 mod ext4_write;
+mod fat;
 mod image;
 mod image_write;
 mod iso9660;
@@ -56,13 +58,15 @@ pub enum Target {
     Ext4Walk,
     /// An ext2, ext3 or ext4 filesystem that is written to.
     Ext4Write,
+    /// A FAT filesystem: its whole tree and contents, then changes.
+    Fat,
     /// An ISO 9660 filesystem: its whole tree and contents.
     Iso9660,
 }
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Probe,
         Self::Qcow2,
         Self::Qcow2Write,
@@ -73,6 +77,7 @@ impl Target {
         Self::Luks,
         Self::Ext4Walk,
         Self::Ext4Write,
+        Self::Fat,
         Self::Iso9660,
     ];
 
@@ -89,6 +94,7 @@ impl Target {
             Self::Luks => "luks",
             Self::Ext4Walk => "ext4_walk",
             Self::Ext4Write => "ext4_write",
+            Self::Fat => "fat",
             Self::Iso9660 => "iso9660",
         }
     }
@@ -106,6 +112,7 @@ impl Target {
             Self::Luks => luks::volume(device),
             Self::Ext4Walk => ext4::walk(device),
             Self::Ext4Write => ext4_write::write(device),
+            Self::Fat => fat::all(device),
             Self::Iso9660 => iso9660::walk(device),
         }
     }
@@ -116,6 +123,7 @@ impl Target {
             Self::Qcow2 | Self::Qcow2Write => image::survey(device),
             Self::Ext4Walk => ext4::survey(device),
             Self::Ext4Write => ext4_write::survey(device),
+            Self::Fat => fat::survey(device),
             Self::Iso9660 => iso9660::survey(device),
             Self::Probe | Self::Gpt | Self::Mbr | Self::Lvm | Self::Md | Self::Luks => {
                 self.run(device);
@@ -180,6 +188,11 @@ pub fn ext4_walk(data: &[u8]) {
 /// [`Target::Ext4Write`] on an input.
 pub fn ext4_write(data: &[u8]) {
     Target::Ext4Write.run(&device(data));
+}
+
+/// [`Target::Fat`] on an input.
+pub fn fat(data: &[u8]) {
+    Target::Fat.run(&device(data));
 }
 
 /// [`Target::Iso9660`] on an input.

@@ -3,7 +3,7 @@
 use diskfs_block::BlockRead;
 
 use crate::seeds::Seed;
-use crate::{Sparse, Target, ext4_write, journal};
+use crate::{Sparse, Target, ext4_write, fat, journal};
 
 /// Numbers by chance, the same for the same start.
 ///
@@ -49,8 +49,13 @@ pub fn mutate(seed: &Seed, random: &mut Random) -> Sparse {
     {
         journal::seal(&mut image, superblock);
     }
-    if seed.target == Target::Ext4Write {
-        image.write(ext4_write::SEED_OFFSET, &random.next().to_le_bytes());
+    let place_of_seed = match seed.target {
+        Target::Ext4Write => Some(ext4_write::SEED_OFFSET),
+        Target::Fat => Some(fat::SEED_OFFSET),
+        _ => None,
+    };
+    if let Some(offset) = place_of_seed {
+        image.write(offset, &random.next().to_le_bytes());
     }
     image
 }

@@ -110,6 +110,7 @@ fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
         () if (32769..).zip(b"CD001").all(|(at, b)| image.byte(at) == *b) => {
             &[Target::Iso9660, Target::Mbr, Target::Probe]
         }
+        () if is_fat(image) => &[Target::Fat, Target::Probe],
         () if has_lvm(image) => &[Target::Lvm, Target::Probe],
         () if has_md(image) => &[Target::Md, Target::Probe],
         () => &[Target::Gpt, Target::Mbr, Target::Probe],
@@ -124,6 +125,12 @@ fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
         seeds.extend(of_all(&format!("{name} without checksums"), &bare));
     }
     seeds
+}
+
+/// Whether the boot sector has the name of a type of FAT, where it has one.
+fn is_fat(image: &Sparse) -> bool {
+    let is_name = |at: u64| (at..).zip(b"FAT").all(|(at, b)| image.byte(at) == *b);
+    is_name(54) || is_name(82)
 }
 
 /// Whether a label of LVM is on the disk, or on a partition that begins at a whole MiB.

@@ -1,16 +1,18 @@
-//! One change.
+//! Changes by chance to a filesystem.
 
-use diskfs_ext4::WritableExt4;
+mod known;
+
 use diskfs_vfs::{
-    Device, Fallocate, FileFlags, FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, RenameMode,
+    Device, Fallocate, FileFlags, FsWrite, InodeNumber, NewAttributes, NewKind, RenameMode,
     SetMetadata, SetTime, SetXattr, SyncFile, Timestamp,
 };
 
-use super::known::{Known, any_name};
 use crate::mutate::Random;
+pub(crate) use known::Known;
+use known::any_name;
 
 /// Does something, and looks at what it was done to.
-pub(super) fn any(fs: &WritableExt4, known: &mut Known, random: &mut Random) {
+pub(crate) fn any(fs: &dyn FsWrite, known: &mut Known, random: &mut Random) {
     match random.below(32) {
         0..6 => create(fs, known, random),
         6 => create_unnamed(fs, known, random),
@@ -31,7 +33,7 @@ pub(super) fn any(fs: &WritableExt4, known: &mut Known, random: &mut Random) {
     }
 }
 
-fn create(fs: &WritableExt4, known: &mut Known, random: &mut Random) {
+fn create(fs: &dyn FsWrite, known: &mut Known, random: &mut Random) {
     let target = [b't'; 4095];
     let len = *random.pick(&[1, 59, 60, 300, 1023, 4095]);
     let device = Device {
@@ -51,7 +53,7 @@ fn create(fs: &WritableExt4, known: &mut Known, random: &mut Random) {
     }
 }
 
-fn create_unnamed(fs: &WritableExt4, known: &mut Known, random: &mut Random) {
+fn create_unnamed(fs: &dyn FsWrite, known: &mut Known, random: &mut Random) {
     let directory = known.directory(random);
     let Ok(inode) = fs.create_unnamed(directory, &NewAttributes::for_root(0o644)) else {
         return;
@@ -66,7 +68,7 @@ fn create_unnamed(fs: &WritableExt4, known: &mut Known, random: &mut Random) {
     }
 }
 
-fn take_away(fs: &WritableExt4, known: &Known, random: &mut Random) {
+fn take_away(fs: &dyn FsWrite, known: &Known, random: &mut Random) {
     let (directory, name) = known.name(random);
     if random.below(3) == 0 {
         fs.hold(known.file(random));
@@ -76,7 +78,7 @@ fn take_away(fs: &WritableExt4, known: &Known, random: &mut Random) {
     }
 }
 
-fn rename(fs: &WritableExt4, known: &Known, random: &mut Random) {
+fn rename(fs: &dyn FsWrite, known: &Known, random: &mut Random) {
     let (directory, name) = known.name(random);
     let (to, to_name) = match random.below(2) {
         0 => known.name(random),
@@ -93,17 +95,17 @@ fn rename(fs: &WritableExt4, known: &Known, random: &mut Random) {
     let _ = fs.rename(directory, &name, to, &to_name, mode);
 }
 
-fn link(fs: &WritableExt4, known: &Known, random: &mut Random) {
+fn link(fs: &dyn FsWrite, known: &Known, random: &mut Random) {
     let inode = known.file(random);
     let _ = fs.link(inode, known.directory(random), &any_name(random));
 }
 
-fn write(fs: &WritableExt4, inode: InodeNumber, random: &mut Random) {
+fn write(fs: &dyn FsWrite, inode: InodeNumber, random: &mut Random) {
     let bytes = vec![0x5a; len(random)];
     let _ = fs.write_at(inode, offset(fs, inode, random), &bytes);
 }
 
-fn fallocate(fs: &WritableExt4, inode: InodeNumber, random: &mut Random) {
+fn fallocate(fs: &dyn FsWrite, inode: InodeNumber, random: &mut Random) {
     let what = *random.pick(&[
         Fallocate::Allocate,
         Fallocate::AllocateKeepSize,
@@ -124,7 +126,7 @@ fn fallocate(fs: &WritableExt4, inode: InodeNumber, random: &mut Random) {
     let _ = fs.fallocate(inode, at, len, what);
 }
 
-fn attribute(fs: &WritableExt4, known: &Known, random: &mut Random) {
+fn attribute(fs: &dyn FsWrite, known: &Known, random: &mut Random) {
     let inode = either(known, random);
     let names = fs.list_xattrs(inode).unwrap_or_default();
     let name: Vec<u8> = match random.below(4) {
@@ -157,7 +159,7 @@ const ACL: [&[u8]; 6] = [
     &[0x20, 0, 4, 0, 0xff, 0xff, 0xff, 0xff],
 ];
 
-fn set_metadata(fs: &WritableExt4, known: &Known, random: &mut Random) {
+fn set_metadata(fs: &dyn FsWrite, known: &Known, random: &mut Random) {
     let flags = FileFlags {
         immutable: random.below(2) == 0,
         ..FileFlags::default()
@@ -177,12 +179,12 @@ fn set_metadata(fs: &WritableExt4, known: &Known, random: &mut Random) {
     let _ = fs.set_metadata(either(known, random), &change);
 }
 
-fn sync_one(fs: &WritableExt4, known: &Known, random: &mut Random) {
+fn sync_one(fs: &dyn FsWrite, known: &Known, random: &mut Random) {
     let what = *random.pick(&[SyncFile::Data, SyncFile::All]);
     let _ = fs.sync_file(either(known, random), what);
 }
 
-fn look(fs: &WritableExt4, known: &Known, random: &mut Random) {
+fn look(fs: &dyn FsWrite, known: &Known, random: &mut Random) {
     let inode = known.file(random);
     let _ = fs.read_at(inode, offset(fs, inode, random), &mut vec![0; len(random)]);
     let _ = fs.read_link(inode);
@@ -201,7 +203,7 @@ fn either(known: &Known, random: &mut Random) -> InodeNumber {
 }
 
 /// A place in a file, at its end, behind it, or where none can be.
-fn offset(fs: &WritableExt4, inode: InodeNumber, random: &mut Random) -> u64 {
+fn offset(fs: &dyn FsWrite, inode: InodeNumber, random: &mut Random) -> u64 {
     let size = fs.metadata(inode).map_or(0, |metadata| metadata.size_bytes);
     match random.below(12) {
         0 => 0,

@@ -12,14 +12,14 @@ const MAX_ENTRIES: usize = 20;
 
 /// A part of a tree, as it was when it was opened, and what was made since.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(crate) struct Known {
     directories: Vec<InodeNumber>,
     files: Vec<InodeNumber>,
     names: Vec<(InodeNumber, Vec<u8>)>,
 }
 
 impl Known {
-    pub(super) fn of(fs: &dyn FsRead) -> Self {
+    pub(crate) fn of(fs: &dyn FsRead) -> Self {
         let mut known = Self {
             directories: vec![fs.root()],
             files: Vec::new(),

@@ -1,0 +1,82 @@
+//! FAT, read and written.
+
+use std::sync::Arc;
+
+use diskfs_block::{BlockRead, Overlay};
+use diskfs_fat::{Fat, WritableFat, WriteOptions};
+use diskfs_vfs::{FsRead, FsWrite, InodeNumber};
+
+use crate::change::{self, Known};
+use crate::mutate::Random;
+
+/// Files that are looked at; the fixtures have fewer.
+const MAX_FILES: usize = 400;
+
+/// What a run may write.
+const CHANGED_MAX_BYTES: u64 = 16 << 20;
+
+/// Changes between opening and closing.
+const MAX_CHANGES: u64 = 24;
+
+/// Where an image says which changes are made to it: what would boot is there.
+pub(crate) const SEED_OFFSET: u64 = 100;
+
+/// The whole tree, then changes to it by chance, and the tree once more.
+pub(crate) fn all(device: &Arc<dyn BlockRead>) {
+    let mut buf = vec![0; 32 << 10];
+    visit(device, |fs, inode| {
+        for offset in [0, 5000, u64::MAX - 1] {
+            let _ = fs.read_at(inode, offset, &mut buf);
+        }
+    });
+    let written = Arc::new(Overlay::in_memory(Arc::clone(device), CHANGED_MAX_BYTES));
+    write(&written);
+    let written: Arc<dyn BlockRead> = written;
+    survey(&written);
+}
+
+/// Reading without contents.
+pub(crate) fn survey(device: &Arc<dyn BlockRead>) {
+    visit(device, |_, _| ());
+}
+
+fn visit(device: &Arc<dyn BlockRead>, mut contents: impl FnMut(&Fat, InodeNumber)) {
+    let Ok(fs) = Fat::open(Arc::clone(device)) else {
+        return;
+    };
+    let _ = (format!("{:?}", fs.identity()), fs.statistics());
+    for entry in diskfs_vfs::walk(&fs, fs.root()).take(MAX_FILES).flatten() {
+        let _ = fs.lookup(entry.inode, b"no such name");
+        let _ = fs.extents_of(entry.inode, 0).map(Iterator::count);
+        contents(&fs, entry.inode);
+    }
+    // Numbers that no name leads to.
+    for number in [0, 1, 2, 600, 1 << 16, u64::MAX / 32, u64::MAX] {
+        let _ = fs.metadata(InodeNumber(number));
+    }
+}
+
+fn write(device: &Arc<Overlay>) {
+    let options = WriteOptions {
+        // Nothing by the clock: a case does the same each time.
+        commit_interval: None,
+        ..WriteOptions::default()
+    };
+    let Ok(fs) = WritableFat::open(Arc::<Overlay>::clone(device), &options) else {
+        return;
+    };
+    let mut random = Random::of_case(seed_of(&**device), 0);
+    let mut known = Known::of(&fs);
+    for _ in 0..random.below(MAX_CHANGES) {
+        change::any(&fs, &mut known, &mut random);
+    }
+    let _ = fs.statistics();
+    let _ = fs.close();
+}
+
+fn seed_of(device: &dyn BlockRead) -> u64 {
+    let mut bytes = [0; 8];
+    // An image that short has no filesystem.
+    let _ = device.read_at(SEED_OFFSET, &mut bytes);
+    u64::from_le_bytes(bytes)
+}
