@@ -26,7 +26,7 @@ const IV_UNIT_BYTES: u64 = 512;
 pub struct Unlocked<D: ?Sized = dyn BlockRead> {
     cipher: Box<dyn SectorCipher>,
     offset_bytes: u64,
-    size_bytes: u64,
+    size: Size,
     sector_bytes: u64,
     iv_tweak: u64,
     allows_discards: bool,
@@ -36,11 +36,19 @@ pub struct Unlocked<D: ?Sized = dyn BlockRead> {
     inner: Arc<D>,
 }
 
+/// How far the plain text goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Size {
+    Bytes(u64),
+    /// As far as the device below, which may become longer.
+    OfDevice,
+}
+
 impl<D: ?Sized> fmt::Debug for Unlocked<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Unlocked")
             .field("offset_bytes", &self.offset_bytes)
-            .field("size_bytes", &self.size_bytes)
+            .field("size", &self.size)
             .field("sector_bytes", &self.sector_bytes)
             .finish_non_exhaustive()
     }
@@ -55,10 +63,6 @@ impl<D: BlockRead + ?Sized> Unlocked<D> {
     pub fn new(data: Arc<D>, header: &Header, key: &VolumeKey) -> Result<Self> {
         let segment = &header.encrypted()?.segment;
         let device_bytes = data.size_bytes();
-        let sector_bytes = u64::from(segment.sector_bytes);
-        let len = len_of(key.as_bytes());
-        let problem = |problem: Problem| problem.to_error();
-        segment.cipher.check_key_bytes(len).map_err(problem)?;
         let behind = device_bytes
             .checked_sub(segment.offset_bytes)
             .ok_or_else(|| cut(segment.offset_bytes, device_bytes))?;
@@ -69,18 +73,45 @@ impl<D: BlockRead + ?Sized> Unlocked<D> {
                 device_bytes,
             ));
         }
-        let rest = len_bytes.checked_rem(sector_bytes).unwrap_or(0);
+        let whole = whole_sectors(len_bytes, segment.sector_bytes.into());
+        Ok(Self {
+            offset_bytes: segment.offset_bytes,
+            size: Size::Bytes(whole),
+            allows_discards: segment.allows_discards,
+            ..Self::in_place(data, header, key)?
+        })
+    }
+
+    /// All of `file`, whose sectors are numbered by where they are in it: the data of an image that
+    /// has a LUKS header of its own, which says what the data is encrypted with and not where it is.
+    /// What is not data there is for others to know.
+    ///
+    /// The file may grow meanwhile. Nothing is ever discarded.
+    ///
+    /// # Errors
+    /// As [`Header::problem`].
+    pub fn in_place(file: Arc<D>, header: &Header, key: &VolumeKey) -> Result<Self> {
+        let segment = &header.encrypted()?.segment;
+        let problem = |problem: Problem| problem.to_error();
+        let len = len_of(key.as_bytes());
+        segment.cipher.check_key_bytes(len).map_err(problem)?;
         Ok(Self {
             cipher: segment.cipher.with_key(key.as_bytes()).map_err(problem)?,
-            offset_bytes: segment.offset_bytes,
-            // What is left of a sector at the end can be decrypted by nobody.
-            size_bytes: len_bytes.saturating_sub(rest),
-            sector_bytes,
+            offset_bytes: 0,
+            size: Size::OfDevice,
+            sector_bytes: segment.sector_bytes.into(),
             iv_tweak: segment.iv_tweak,
-            allows_discards: segment.allows_discards,
+            allows_discards: false,
             partial_writes: RwLock::new(()),
-            inner: data,
+            inner: file,
         })
+    }
+
+    fn size(&self) -> u64 {
+        match self.size {
+            Size::Bytes(bytes) => bytes,
+            Size::OfDevice => whole_sectors(self.inner.size_bytes(), self.sector_bytes),
+        }
     }
 
     fn shared(&self) -> RwLockReadGuard<'_, ()> {
@@ -157,6 +188,12 @@ impl<D: BlockRead + ?Sized> Unlocked<D> {
 
 const IV_UNIT_LEN: usize = 512;
 
+/// Without what is left of a sector at the end, which nobody can decrypt.
+fn whole_sectors(len_bytes: u64, sector_bytes: u64) -> u64 {
+    let rest = len_bytes.checked_rem(sector_bytes).unwrap_or(0);
+    len_bytes.saturating_sub(rest)
+}
+
 fn cut(end: u64, device_bytes: u64) -> Error {
     let reason =
         format!("the encrypted data reaches to byte {end}, but the device ends at {device_bytes}");
@@ -185,11 +222,11 @@ macro_rules! split_at_sectors {
 
 impl<D: BlockRead + ?Sized> BlockRead for Unlocked<D> {
     fn size_bytes(&self) -> u64 {
-        self.size_bytes
+        self.size()
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        check_bounds(offset, len_of(buf), self.size_bytes)?;
+        check_bounds(offset, len_of(buf), self.size())?;
         let (first, (middle_at, middle), (last_at, last)) =
             split_at_sectors!(self, offset, buf, split_at_mut);
         let _shared = self.shared();
@@ -209,7 +246,7 @@ impl<D: BlockRead + ?Sized> BlockRead for Unlocked<D> {
     }
 
     fn will_need(&self, offset: u64, len_bytes: u64) {
-        let len_bytes = len_bytes.min(self.size_bytes.saturating_sub(offset));
+        let len_bytes = len_bytes.min(self.size().saturating_sub(offset));
         if len_bytes > 0 {
             self.inner.will_need(self.below(offset), len_bytes);
         }
@@ -245,7 +282,7 @@ impl<D: BlockWrite + ?Sized> Unlocked<D> {
 
 impl<D: BlockWrite + ?Sized> BlockWrite for Unlocked<D> {
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        check_bounds(offset, len_of(buf), self.size_bytes)?;
+        check_bounds(offset, len_of(buf), self.size())?;
         let (first, (middle_at, middle), (last_at, last)) =
             split_at_sectors!(self, offset, buf, split_at);
         if !middle.is_empty() {
@@ -263,7 +300,7 @@ impl<D: BlockWrite + ?Sized> BlockWrite for Unlocked<D> {
     /// Passed on where the header allows it: what is discarded shows on the device, as places that
     /// hold no encrypted bytes.
     fn discard(&self, offset: u64, len_bytes: u64) -> Result<()> {
-        check_bounds(offset, len_bytes, self.size_bytes)?;
+        check_bounds(offset, len_bytes, self.size())?;
         if !self.allows_discards {
             return Ok(());
         }
