@@ -30,7 +30,8 @@ pub enum Overlay {
 pub struct Committed {
     /// Bytes of the disk that were written, zeroes among them.
     pub bytes: u64,
-    /// Whether the overlay is empty now: one with snapshots, bitmaps or a data file stays.
+    /// Whether the overlay is empty now: one with snapshots, bitmaps, a data file or a
+    /// key stays.
     pub overlay: Overlay,
 }
 
@@ -132,7 +133,9 @@ fn empty(path: &Path, old: &Description) -> Result<bool> {
     let (Some(name), Some(format)) = (&qcow2.backing_name, below.format) else {
         return Ok(false);
     };
-    if keeps_more || qcow2.data_file.is_some() || !file.is_file() {
+    // A new one would have other keys, or none.
+    let is_encrypted = qcow2.encryption.is_some();
+    if keeps_more || is_encrypted || qcow2.data_file.is_some() || !file.is_file() {
         return Ok(false);
     }
     let image = NewQcow2 {

@@ -70,6 +70,8 @@ pub struct Qcow2Details {
     pub opened_snapshot: Option<usize>,
     /// Persistent bitmaps.
     pub bitmaps: Vec<Bitmap>,
+    /// How its data is encrypted, if it is.
+    pub encryption: Option<Encryption>,
 }
 
 impl Qcow2Details {
@@ -77,6 +79,19 @@ impl Qcow2Details {
     pub const fn compat(&self) -> &'static str {
         if self.version < 3 { "0.10" } else { "1.1" }
     }
+}
+
+/// An image's encryption: LUKS, with a header in the image file. Compressed clusters are not
+/// encrypted, nor are tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Encryption {
+    /// Where the LUKS header is in the file.
+    pub header_offset_bytes: u64,
+    /// Its length, with all key slots.
+    pub header_len_bytes: u64,
+    /// A key was there that fits.
+    pub is_unlocked: bool,
 }
 
 /// How compressed clusters are compressed.

@@ -10,6 +10,7 @@
 //! * [`Format`], [`probe`]: which format it is, from its first bytes;
 //! * [`Gate`]: which files an image may name;
 //! * [`Share`]: the locks that keep diskfs and a running QEMU out of each other's way;
+//! * [`Unlock`]: what the caller provides to read and write encrypted images;
 //! * [`ImageSpec`]: an image as the user spells it, `disk.qcow2,snapshot=before`;
 //! * [`create()`]: new images; [`snapshots`] of those there are; [`commit`] and [`rebase`] of overlays;
 //! * [`Description`], [`Image::map`]: what `qemu-img info` and `qemu-img map` tell.
@@ -57,6 +58,7 @@
 pub mod commit;
 pub mod create;
 mod description;
+mod encryption;
 mod format;
 mod gate;
 mod image;
@@ -78,7 +80,10 @@ mod spec;
 mod writable;
 
 pub use create::{CreateOptions, create};
-pub use description::{Bitmap, BitmapState, Compression, Description, Qcow2Details, Snapshot};
+pub use description::{
+    Bitmap, BitmapState, Compression, Description, Encryption, Qcow2Details, Snapshot,
+};
+pub use encryption::{Decrypt, Unlock};
 pub use format::Format;
 pub use gate::Gate;
 pub use image::Image;

@@ -7,6 +7,7 @@ use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, File, Result};
 use rustix::fs::fstat;
 
 use crate::description::Description;
+use crate::encryption::Decrypt;
 use crate::gate::Access;
 use crate::lock::{Locked, lock_for_reading, lock_for_writing};
 use crate::node::Node;
@@ -31,6 +32,7 @@ pub(crate) type Opened = Box<(Node, Description)>;
 struct Begun {
     image: Unopened,
     description: Description,
+    encryption: Option<Arc<dyn Decrypt>>,
     data_file: Option<Source>,
     layer: LayerId,
 }
@@ -268,10 +270,17 @@ impl<'a> Opener<'a> {
                 .warnings
                 .extend(data_file.warnings.iter().cloned());
         }
+        let encryption = image
+            .encryption(path, self.options.unlock.as_deref())
+            .map_err(|e| e.in_file(path))?;
+        if let Some(told) = &mut details.encryption {
+            told.is_unlocked = encryption.is_some();
+        }
         description.qcow2 = Some(details);
         Ok(Box::new(Begun {
             image,
             description,
+            encryption,
             data_file,
             layer: LayerId(self.layers),
         }))
@@ -287,6 +296,7 @@ impl<'a> Opener<'a> {
         let Begun {
             image,
             mut description,
+            encryption,
             data_file,
             layer,
         } = *begun;
@@ -299,6 +309,7 @@ impl<'a> Opener<'a> {
         let around = Surroundings {
             backing: backing.map(Arc::new),
             data_file,
+            encryption,
             writable,
             caches: Arc::clone(&self.caches),
             workers: Arc::clone(&self.workers),

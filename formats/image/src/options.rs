@@ -1,6 +1,8 @@
 //! How to open an image.
 
-use crate::{Format, Gate};
+use std::sync::Arc;
+
+use crate::{Format, Gate, Unlock};
 
 /// How to open an image. `..Default::default()` for what does not matter.
 #[derive(Debug, Clone)]
@@ -17,6 +19,9 @@ pub struct OpenOptions {
     pub gate: Gate,
     /// What to do when others use the image.
     pub share: Share,
+    /// What gets at the data of encrypted images; without it they open, and their data can't be
+    /// read.
+    pub unlock: Option<Arc<dyn Unlock>>,
     /// Memory for caches, in bytes: tables and decompressed clusters, over the whole chain.
     pub cache_bytes: u64,
 }
@@ -35,6 +40,7 @@ impl Default for OpenOptions {
             backing_format: None,
             gate: Gate::default(),
             share: Share::default(),
+            unlock: None,
             cache_bytes: Self::DEFAULT_CACHE_BYTES,
         }
     }

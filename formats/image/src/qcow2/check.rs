@@ -121,6 +121,9 @@ impl<'a> Counter<'a> {
 impl Counter<'_> {
     fn count_all(&mut self) -> Result<()> {
         self.count(HostOffset(0), 1);
+        if let Some(luks) = self.header.encryption {
+            self.count(luks.at, luks.size_bytes);
+        }
         self.count_refcounts()?;
         self.count_mapping(self.header.l1)?;
         let snapshots = snapshot_table::read(self.file, self.header)?;

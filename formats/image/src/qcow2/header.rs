@@ -6,6 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::Compression;
 use crate::numbers::{low_bits, power_of_two, shift_right, to_u64, to_usize};
+use crate::qcow2::encryption_header::EncryptionHeader;
 use crate::qcow2::feature_names::FeatureNames;
 use crate::qcow2::features::{Autoclear, Compatible, Incompatible};
 use crate::qcow2::header_extensions::{ExtensionKind, HeaderExtensions, push_extension};
@@ -99,6 +100,8 @@ pub(crate) struct Header {
     pub(crate) autoclear: Autoclear,
     pub(crate) compression: Compression,
     pub(crate) backing_name: Option<Vec<u8>>,
+    /// Where the LUKS header is; guest clusters are encrypted then.
+    pub(crate) encryption: Option<EncryptionHeader>,
     pub(crate) extensions: HeaderExtensions,
 }
 
@@ -127,10 +130,12 @@ impl Header {
         } else {
             0
         };
+        let luks = self.encryption.map(|luks| (luks.at, luks.size_bytes));
         [
             (HostOffset(0), cluster_size),
             (self.l1.at, self.l1.size_bytes()),
             (self.snapshots_at, snapshots_bytes),
+            luks.unwrap_or((HostOffset(0), 0)),
         ]
         .into_iter()
         .any(|(start, len)| len > 0 && at.0 < start.plus(len).0 && start.0 < end)
@@ -253,7 +258,9 @@ impl Fixed {
         let extensions = HeaderExtensions::parse(first, self.header_length, extensions_end)?;
         let incompatible = self.incompatible();
         incompatible.refuse_unknown(&extensions.feature_names)?;
-        self.refuse_encryption()?;
+        let method = self.v2.crypt_method.get();
+        let encryption =
+            EncryptionHeader::of_method(method, extensions.encryption, file, geometry)?;
         let (size_bytes, l1) = self.l1(file, geometry)?;
         Ok(Header {
             version: self.v2.version.get(),
@@ -273,24 +280,9 @@ impl Fixed {
             autoclear: Autoclear(self.v3.as_ref().map_or(0, |v3| v3.autoclear_features.get())),
             compression: self.compression()?,
             backing_name: self.backing_name(first)?,
+            encryption,
             extensions,
         })
-    }
-
-    fn refuse_encryption(&self) -> Result<()> {
-        let method = match self.v2.crypt_method.get() {
-            0 => return Ok(()),
-            1 => "AES".to_owned(),
-            2 => "LUKS".to_owned(),
-            other => {
-                let reason = format!("unknown encryption method {other}");
-                return Err(Error::corrupt(reason).at(32));
-            }
-        };
-        let reason = format!("image is encrypted ({method}), which is not read yet");
-        Err(Error::unsupported(reason)
-            .at(32)
-            .hint("decrypt it with `qemu-img convert` first"))
     }
 
     fn l1(&self, file: &dyn BlockRead, geometry: Geometry) -> Result<(u64, Table)> {

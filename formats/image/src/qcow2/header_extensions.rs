@@ -5,6 +5,7 @@ use zerocopy::byteorder::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::numbers::to_u64;
+use crate::qcow2::encryption_header::EncryptionHeader;
 use crate::qcow2::feature_names::FeatureNames;
 use crate::qcow2::units::HostOffset;
 
@@ -13,6 +14,7 @@ const BACKING_FORMAT: u32 = 0xe279_2aca;
 const FEATURE_NAMES: u32 = 0x6803_f857;
 const BITMAPS: u32 = 0x2385_2875;
 const DATA_FILE: u32 = 0x4441_5441;
+const ENCRYPTION_HEADER: u32 = 0x0537_be77;
 
 #[derive(Debug, Clone, FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -46,6 +48,7 @@ pub(crate) struct HeaderExtensions {
     pub(crate) data_file: Option<Vec<u8>>,
     pub(crate) feature_names: FeatureNames,
     pub(crate) bitmaps: Option<BitmapDirectory>,
+    pub(crate) encryption: Option<EncryptionHeader>,
 }
 
 impl HeaderExtensions {
@@ -100,8 +103,8 @@ impl HeaderExtensions {
                     size_bytes: raw.bitmap_directory_size.get(),
                 });
             }
-            // Unknown ones can be ignored; the pointer to the encryption header goes with an
-            // encryption method, which the header refuses.
+            ENCRYPTION_HEADER => self.encryption = Some(EncryptionHeader::parse(data, at)?),
+            // Unknown ones can be ignored.
             _ => {}
         }
         Ok(())

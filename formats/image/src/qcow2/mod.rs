@@ -14,6 +14,7 @@ mod compressed;
 #[cfg(test)]
 mod counting;
 mod decompress;
+mod encryption_header;
 mod feature_names;
 pub(crate) mod features;
 pub(crate) mod header;
@@ -35,12 +36,13 @@ pub(crate) mod units;
 pub(crate) mod workers;
 mod write;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
 
-use crate::description::{Bitmap, Qcow2Details};
+use crate::description::{Bitmap, Encryption, Qcow2Details};
+use crate::encryption::{Decrypt, NoKey, Unlock, no_key};
 use crate::node::{Node, Status, read_only};
 use crate::qcow2::cache::{Caches, LayerId};
 use crate::qcow2::check::CheckReport;
@@ -74,6 +76,8 @@ pub(crate) struct Unopened {
 pub(crate) struct Surroundings {
     pub(crate) backing: Option<Arc<Node>>,
     pub(crate) data_file: Option<Arc<dyn BlockRead>>,
+    /// How its clusters are encrypted, if they are and there is a key.
+    pub(crate) encryption: Option<Arc<dyn Decrypt>>,
     /// The image's files for writing, if it is opened for that.
     pub(crate) writable: Option<WritableFiles>,
     pub(crate) caches: Arc<Caches>,
@@ -101,6 +105,8 @@ pub(crate) struct Qcow2 {
     size_bytes: u64,
     reader: Arc<Reader>,
     header: Header,
+    /// It is encrypted, and there is no key.
+    is_locked: bool,
     /// Whether clusters were allocated without being written, see [`refcounts`].
     preallocated: OnceLock<bool>,
     allocated_bytes: Option<u64>,
@@ -157,6 +163,20 @@ impl Unopened {
         }
     }
 
+    /// How the clusters of the image at `path` are encrypted, if they are; with `unlock` to get at
+    /// the key.
+    pub(crate) fn encryption(
+        &self,
+        path: &Path,
+        unlock: Option<&dyn Unlock>,
+    ) -> Result<Option<Arc<dyn Decrypt>>> {
+        let (Some(luks), Some(unlock)) = (self.header.encryption, unlock) else {
+            return Ok(None);
+        };
+        let header = luks.device(Arc::clone(&self.file))?;
+        unlock.unlock(path, &header)
+    }
+
     pub(crate) fn details(&self) -> Qcow2Details {
         let header = &self.header;
         let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
@@ -177,6 +197,11 @@ impl Unopened {
             snapshots: self.snapshots.iter().map(|s| s.snapshot.clone()).collect(),
             opened_snapshot: self.opened_snapshot,
             bitmaps: self.bitmaps.clone(),
+            encryption: header.encryption.map(|luks| Encryption {
+                header_offset_bytes: luks.at.0,
+                header_len_bytes: luks.size_bytes,
+                is_unlocked: false,
+            }),
         }
     }
 
@@ -263,18 +288,35 @@ impl Unopened {
             self.header.geometry,
             Decompressor::new(self.header.compression),
         );
+        let is_encrypted = self.header.encryption.is_some();
+        let is_locked = is_encrypted && around.encryption.is_none();
+        let no_key = NoKey::new(&path);
+        let encryption: Option<&dyn Decrypt> = match &around.encryption {
+            None if is_locked => Some(&no_key),
+            given => given.as_deref(),
+        };
+        let DataFiles {
+            read: data,
+            written,
+        } = DataFiles::open(
+            around.data_file.unwrap_or(self.file),
+            around.writable.as_ref(),
+            encryption,
+        )?;
         let reader = Arc::new(Reader {
             mapping,
-            data: around.data_file.unwrap_or(self.file),
+            data,
+            is_encrypted,
             compressed,
             backing: around.backing,
         });
-        let writer = match around.writable.zip(store) {
-            None => None,
-            Some((files, store)) => {
+        let writer = match (around.writable, written, store) {
+            (Some(files), Some(data), Some(store)) => {
                 let header = self.header.clone();
-                Some(Writer::new(files, header, Arc::clone(&reader), store)?)
+                let reader = Arc::clone(&reader);
+                Some(Writer::new(files, data, header, reader, store)?)
             }
+            _ => None,
         };
         Ok(Qcow2 {
             path,
@@ -282,9 +324,39 @@ impl Unopened {
             size_bytes,
             reader,
             header: self.header,
+            is_locked,
             preallocated: OnceLock::new(),
             allocated_bytes: around.allocated_bytes,
         })
+    }
+}
+
+/// Where the guest's bytes are read from, and where they are written to: decrypted and encrypted on
+/// the way.
+struct DataFiles {
+    read: Arc<dyn BlockRead>,
+    written: Option<Arc<dyn BlockWrite>>,
+}
+
+impl DataFiles {
+    /// What is written to is read through the same device, as that keeps readers from sectors that
+    /// are half written.
+    fn open(
+        data: Arc<dyn BlockRead>,
+        writable: Option<&WritableFiles>,
+        encryption: Option<&dyn Decrypt>,
+    ) -> Result<Self> {
+        let written = writable.map(|files| Arc::clone(files.data.as_ref().unwrap_or(&files.image)));
+        let (read, written) = match (encryption, written) {
+            (None, written) => (data, written),
+            (Some(encryption), None) => (encryption.reader(data)?, None),
+            (Some(encryption), Some(written)) => {
+                let both = encryption.writer(written)?;
+                let read: Arc<dyn BlockRead> = both.clone();
+                (read, Some(both))
+            }
+        };
+        Ok(Self { read, written })
     }
 }
 
@@ -321,7 +393,7 @@ impl Qcow2 {
             compressed: false,
             host_offset: None,
         };
-        Ok(match kind {
+        let status = match kind {
             RunKind::Data(host) => self.data_status(host, here)?,
             RunKind::Compressed(_) => Status {
                 data: true,
@@ -333,8 +405,19 @@ impl Qcow2 {
                 host_offset: host.map(|host| host.0),
                 ..here
             },
-            RunKind::Unallocated(host) => self.status_behind(at, host, here)?,
-        })
+            // What is behind has places of its own.
+            RunKind::Unallocated(host) => return self.status_behind(at, host, here),
+        };
+        Ok(self.without_ciphertext(status))
+    }
+
+    /// What is in the file at the place of an encrypted cluster is not what the guest sees: it is no
+    /// place to read from.
+    fn without_ciphertext(&self, status: Status) -> Status {
+        Status {
+            host_offset: status.host_offset.filter(|_| !self.reader.is_encrypted),
+            ..status
+        }
     }
 
     /// What is not allocated here is in the backing file as far as that reaches, else nowhere.
@@ -354,12 +437,12 @@ impl Qcow2 {
                     ..below
                 })
             }
-            _ => Ok(Status {
+            _ => Ok(self.without_ciphertext(Status {
                 present: false,
                 zero: true,
                 host_offset: host.map(|host| host.0),
                 ..here
-            }),
+            })),
         }
     }
 
@@ -371,7 +454,7 @@ impl Qcow2 {
             host_offset: Some(host.0),
             ..here
         };
-        if !self.is_preallocated() {
+        if self.reader.is_encrypted || !self.is_preallocated() {
             return Ok(data);
         }
         let stored = self.reader.stored_len(host, here.len_bytes)?;
@@ -409,7 +492,12 @@ impl Qcow2 {
         self.reader.will_need(offset, len_bytes);
     }
 
+    /// To change what the guest sees.
     fn writer(&self) -> Result<&Writer> {
+        if self.is_locked {
+            // Before anything is allocated for it.
+            return Err(no_key(&self.path));
+        }
         self.writer.as_ref().ok_or_else(read_only)
     }
 

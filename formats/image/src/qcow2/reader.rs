@@ -15,8 +15,10 @@ use crate::qcow2::units::{GuestOffset, HostOffset};
 #[derive(Debug)]
 pub(crate) struct Reader {
     pub(crate) mapping: Mapping,
-    /// Where plain clusters are: the image file, or the external data file.
+    /// Where plain clusters are: the image file, or the external data file; decrypted.
     pub(crate) data: Arc<dyn BlockRead>,
+    /// What is there is encrypted in the file, and places that nobody wrote to read as noise.
+    pub(crate) is_encrypted: bool,
     pub(crate) compressed: CompressedClusters,
     pub(crate) backing: Option<Arc<Node>>,
 }
@@ -130,7 +132,13 @@ impl Reader {
         if end <= size_bytes {
             return Ok(len_bytes);
         }
-        if end > round_up(size_bytes, self.mapping.rules.geometry.cluster_bits()) {
+        // Whoever encrypts writes whole clusters: zeroes, decrypted, would be noise.
+        let leeway_bits = if self.is_encrypted {
+            0
+        } else {
+            self.mapping.rules.geometry.cluster_bits()
+        };
+        if end > round_up(size_bytes, leeway_bits) {
             let reason = format!(
                 "data cluster lies past the end of the file ({size_bytes:#x}); was it cut short?"
             );

@@ -170,7 +170,7 @@ fn features_that_are_not_known() {
         "version 4",
     );
     is(&broken(|i| i.set32(32, 1)), ErrorKind::Unsupported, "AES");
-    is(&broken(|i| i.set32(32, 2)), ErrorKind::Unsupported, "LUKS");
+    is(&broken(|i| i.set32(32, 2)), ErrorKind::Corrupt, "LUKS");
     is(
         &broken(|i| i.set64(72, 1 << 3)),
         ErrorKind::Corrupt,

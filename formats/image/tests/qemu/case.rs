@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::encryption::{ENCRYPTED, SECRET};
 use crate::tools::{Random, run, try_run};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,7 @@ pub(crate) struct Case {
     pub(crate) zstd: bool,
     pub(crate) backing: Backing,
     pub(crate) preallocation: &'static str,
+    pub(crate) encrypted: bool,
     pub(crate) snapshots: u64,
     pub(crate) seed: u64,
 }
@@ -47,6 +49,7 @@ impl Case {
             zstd: false,
             backing: Backing::None,
             preallocation: "off",
+            encrypted: false,
             snapshots: 0,
             seed: 1,
         }
@@ -172,6 +175,7 @@ impl Case {
                 Backing::Qcow2Longer,
             ]),
             preallocation: r.one_of(&["off", "off", "off", "metadata", "falloc"]),
+            encrypted: false,
             snapshots: r.one_of(&[0, 0, 1, 3]),
             seed,
         };
@@ -240,6 +244,9 @@ impl Case {
         if self.preallocation != "off" {
             options.push(format!("preallocation={}", self.preallocation));
         }
+        if self.encrypted {
+            options.push(ENCRYPTED.to_owned());
+        }
         options.join(",")
     }
 
@@ -252,6 +259,7 @@ impl Case {
         let options = self.options();
         let size_text = size.to_string();
         let mut args = vec!["create", "-q", "-f", "qcow2", "-o", &options];
+        args.extend(["--object", SECRET]);
         if let Some((name, format)) = &backing {
             args.extend(["-b", *name, "-F", *format]);
         }

@@ -6,6 +6,7 @@ use diskfs_block::{BlockRead, ErrorKind, ExtentKind};
 use diskfs_image::{Image, MapEntry, OpenOptions};
 use serde_json::Value;
 
+use crate::encryption::options;
 use crate::tools::{Random, converted, run, try_run};
 
 /// Compares the bytes of `image` with `qemu-img convert`'s, and gives them back. What qemu-img
@@ -13,7 +14,7 @@ use crate::tools::{Random, converted, run, try_run};
 pub(crate) fn bytes(dir: &Path, image: &str, snapshot: Option<&str>, seed: u64) -> Option<Vec<u8>> {
     let options = OpenOptions {
         snapshot: snapshot.map(str::to_owned),
-        ..OpenOptions::default()
+        ..options()
     };
     let opened = Image::open(&dir.join(image), &options).unwrap();
     let extra = snapshot.map(|name| format!("snapshot.name={name}"));
@@ -68,7 +69,7 @@ pub(crate) fn map(dir: &Path, image: &str, bytes: Option<&[u8]>) {
         .unwrap()
         .sync_all()
         .unwrap();
-    let opened = Image::open(&dir.join(image), &OpenOptions::default()).unwrap();
+    let opened = Image::open(&dir.join(image), &options()).unwrap();
     let ours: Vec<MapEntry> = opened.map().map(Result::unwrap).collect();
     let expected = run(dir, "qemu-img", &["map", "--output=json", image]);
     let expected: Vec<Value> = serde_json::from_str(&expected).unwrap();
@@ -90,7 +91,7 @@ pub(crate) fn map(dir: &Path, image: &str, bytes: Option<&[u8]>) {
 
 /// Compares the reference counts' state with what `qemu-img check` says.
 pub(crate) fn check(dir: &Path, image: &str) {
-    let opened = Image::open(&dir.join(image), &OpenOptions::default()).unwrap();
+    let opened = Image::open(&dir.join(image), &options()).unwrap();
     let ours = opened.check().unwrap().unwrap();
     let theirs = try_run(dir, "qemu-img", &["check", "--output=json", image]);
     // The flag that a cluster is not shared is not looked at here: it matters for writing only.

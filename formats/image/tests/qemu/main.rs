@@ -12,6 +12,7 @@ mod cost;
 mod crash;
 mod create;
 mod describe;
+mod encryption;
 mod full_disk;
 mod gate;
 mod hand_made;

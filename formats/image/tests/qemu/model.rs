@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use diskfs_block::BlockWrite;
-use diskfs_image::{OpenOptions, WritableImage};
+use diskfs_image::WritableImage;
 
+use crate::encryption::options;
 use crate::tools::{Random, run, try_run};
 
 /// What the guest's disk should hold.
@@ -141,7 +142,7 @@ impl Model {
 }
 
 pub(crate) fn open(dir: &Path, image: &str) -> WritableImage {
-    WritableImage::open(&dir.join(image), &OpenOptions::default()).unwrap()
+    WritableImage::open(&dir.join(image), &options()).unwrap()
 }
 
 /// `qemu-img check` finds nothing at all.

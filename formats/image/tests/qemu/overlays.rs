@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use diskfs_image::Format;
 use diskfs_image::commit::{Overlay, commit};
 use diskfs_image::rebase::{Contents, NewBase, rebase};
-use diskfs_image::{Format, OpenOptions};
 
+use crate::encryption::{ENCRYPTED, SECRET, options as keyed};
 use crate::model::is_clean;
 use crate::tools::{Random, converted, have_qemu, number, run, try_run};
 
@@ -30,6 +31,7 @@ fn scribble(dir: &Path, image: &str, size: u64, r: &mut Random) {
 fn create(dir: &Path, name: &str, options: &str, backing: Option<&str>, size: u64) {
     let size = size.to_string();
     let mut words = vec!["create", "-q", "-f", "qcow2", "-o", options];
+    words.extend(["--object", SECRET]);
     if let Some(backing) = backing {
         words.extend(["-b", backing, "-F", "qcow2"]);
     }
@@ -43,7 +45,8 @@ fn info(dir: &Path, image: &str, field: &str) -> String {
     value[field].as_str().unwrap_or("none").to_owned()
 }
 
-fn one_chain(seed: u64) {
+/// A chain of which some images are encrypted.
+pub(crate) fn one_chain(seed: u64, encrypted: &[&str]) {
     let mut r = Random::new(seed);
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
@@ -55,16 +58,18 @@ fn one_chain(seed: u64) {
         "cluster_size=2M",
     ]);
     let size = 4 << 20;
-    create(dir, "a.qcow2", "cluster_size=64k", None, size);
-    create(dir, "b.qcow2", "cluster_size=4k", Some("a.qcow2"), size);
-    create(
-        dir,
-        "other.qcow2",
-        "cluster_size=64k",
-        None,
-        r.one_of(&[size, size / 2]),
-    );
-    create(dir, "top.qcow2", options, Some("b.qcow2"), size);
+    let make = |name: &str, options: &str, backing: Option<&str>, size: u64| {
+        let mut options = options.to_owned();
+        if encrypted.contains(&name) {
+            options = format!("{options},{ENCRYPTED}");
+        }
+        create(dir, name, &options, backing, size);
+    };
+    make("a.qcow2", "cluster_size=64k", None, size);
+    make("b.qcow2", "cluster_size=4k", Some("a.qcow2"), size);
+    let other = r.one_of(&[size, size / 2]);
+    make("other.qcow2", "cluster_size=64k", None, other);
+    make("top.qcow2", options, Some("b.qcow2"), size);
     for image in ["a.qcow2", "b.qcow2", "top.qcow2"] {
         scribble(dir, image, size, &mut r);
     }
@@ -81,7 +86,7 @@ fn one_chain(seed: u64) {
         format: Format::Qcow2,
     };
     let to = |base: Option<&NewBase>, contents| {
-        rebase(&path, base, contents, &OpenOptions::default(), &mut |_| {}).unwrap()
+        rebase(&path, base, contents, &keyed(), &mut |_| {}).unwrap()
     };
     for name in ["a.qcow2", "other.qcow2", "./other.qcow2", "b.qcow2"] {
         to(Some(&base(name)), Contents::Kept);
@@ -95,15 +100,16 @@ fn one_chain(seed: u64) {
     same("there and back");
     // Commit: the image behind it is the disk then, and the overlay shows the same.
     let kept = r.one_of(&[Overlay::Kept, Overlay::Emptied]);
-    let done = commit(&path, kept, &OpenOptions::default(), &mut |_| {}).unwrap();
-    assert_eq!(done.overlay, kept);
+    let done = commit(&path, kept, &keyed(), &mut |_| {}).unwrap();
+    let emptied = kept == Overlay::Emptied && !encrypted.contains(&"top.qcow2");
+    assert_eq!(done.overlay == Overlay::Emptied, emptied);
     same("committed");
     is_clean(dir, "b.qcow2");
     assert!(
         converted(dir, "b.qcow2", &[]).unwrap() == disk,
         "seed {seed}"
     );
-    if kept == Overlay::Emptied {
+    if emptied {
         let map = run(dir, "qemu-img", &["map", "--output=json", "top.qcow2"]);
         assert!(!map.contains("\"depth\": 0, \"present\": true"), "{map}");
     }
@@ -150,7 +156,7 @@ fn zeroes_stay_flags(options: &str, other_size: u64) {
         format: Format::Qcow2,
     };
     let path = dir.join("top.qcow2");
-    let opening = OpenOptions::default();
+    let opening = keyed();
     rebase(&path, Some(&base), Contents::Kept, &opening, &mut |_| {}).unwrap();
     is_clean(dir, "top.qcow2");
     assert!(
@@ -195,7 +201,7 @@ fn overlays_are_rebased_and_committed() {
     let seed = number("DISKFS_QEMU_SEED", 7000);
     let rounds = number("DISKFS_QEMU_ROUNDS", 60).div_ceil(10);
     for round in 0..rounds {
-        one_chain(seed + round);
+        one_chain(seed + round, &[]);
     }
 }
 
@@ -218,7 +224,7 @@ fn what_cant_be_committed_or_rebased_is_left_alone() {
     let before = std::fs::read(dir.join("top.qcow2")).unwrap();
     let below = std::fs::read(dir.join("a.qcow2")).unwrap();
     let path = dir.join("top.qcow2");
-    let options = OpenOptions::default();
+    let options = keyed();
     let commit = |path: &Path| commit(path, Overlay::Emptied, &options, &mut |_| {}).unwrap_err();
     let e = commit(&path);
     assert!(e.to_string().contains("smaller"), "{e}");

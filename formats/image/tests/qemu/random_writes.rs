@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use diskfs_image::{Image, OpenOptions};
+use diskfs_image::Image;
 
 use crate::case::{Case, DataFile};
+use crate::encryption::options;
 use crate::model::{Model, Step, is_clean, open, qemu_writes};
 use crate::tools::{Random, converted, have_qemu, number, try_run};
 
@@ -17,8 +18,8 @@ fn snapshots_of(dir: &Path, case: &Case) -> Vec<Option<Vec<u8>>> {
         .collect()
 }
 
-fn write_and_check(dir: &Path, case: &Case, steps: u64) {
-    case.make(dir);
+/// Writes to an image that was made, in turns with QEMU.
+pub(crate) fn write_and_check(dir: &Path, case: &Case, steps: u64) {
     // QEMU itself breaks some images with snapshots and compressed writes.
     let made = try_run(dir, "qemu-img", &["check", "disk.qcow2"]);
     let Some(bytes) = converted(dir, "disk.qcow2", &[]).filter(|_| made.status.success()) else {
@@ -51,7 +52,7 @@ fn write_and_check(dir: &Path, case: &Case, steps: u64) {
                 &std::fs::read(dir.join("data.bin")).unwrap()[..model.bytes.len()],
             );
         }
-        let ours = Image::open(&dir.join("disk.qcow2"), &OpenOptions::default()).unwrap();
+        let ours = Image::open(&dir.join("disk.qcow2"), &options()).unwrap();
         assert!(ours.check().unwrap().unwrap().is_clean());
         drop(ours);
         qemu_writes(dir, "disk.qcow2", &mut model, &mut r);
@@ -60,7 +61,10 @@ fn write_and_check(dir: &Path, case: &Case, steps: u64) {
 
 fn check(case: Case, steps: u64) {
     let dir = tempfile::tempdir().unwrap();
-    let result = std::panic::catch_unwind(|| write_and_check(dir.path(), &case, steps));
+    let result = std::panic::catch_unwind(|| {
+        case.make(dir.path());
+        write_and_check(dir.path(), &case, steps);
+    });
     if result.is_err() {
         let kept = dir.keep();
         panic!("{case:?} in {}", kept.display());

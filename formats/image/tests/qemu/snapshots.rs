@@ -4,14 +4,11 @@ use std::path::Path;
 
 use diskfs_image::{Image, OpenOptions, snapshots};
 
+use crate::encryption::{SECRET, options};
 use crate::model::is_clean;
 use crate::tools::{Random, converted, have_qemu, number, run};
 
 const SIZE_BYTES: u64 = 3 << 20;
-
-fn options() -> OpenOptions {
-    OpenOptions::default()
-}
 
 /// The disk's bytes by our reading.
 fn ours(dir: &Path, snapshot: Option<&str>) -> Vec<u8> {
@@ -54,25 +51,19 @@ fn scribble(dir: &Path, r: &mut Random) {
     crate::tools::try_run(dir, "qemu-io", &words);
 }
 
-fn one_image(seed: u64) {
+/// An image made with these options of `qemu-img create`.
+pub(crate) fn one_image(seed: u64, options_text: &str) {
     let mut r = Random::new(seed);
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    let options_text = r.one_of(&[
-        "cluster_size=64k",
-        "cluster_size=64k,extended_l2=on",
-        "cluster_size=512",
-        "cluster_size=4k,refcount_bits=64",
-        "cluster_size=64k,refcount_bits=8,lazy_refcounts=on",
-        "cluster_size=2M",
-    ]);
     run(
         dir,
         "qemu-img",
         &["create", "-q", "-f", "raw", "base.raw", "2M"],
     );
     let backing: &[&str] = r.one_of(&[&[], &["-b", "base.raw", "-F", "raw"]]);
-    let create = ["create", "-q", "-f", "qcow2", "-o", options_text];
+    let create = ["create", "-q", "-f", "qcow2", "--object", SECRET];
+    let create = [&create[..], &["-o", options_text]].concat();
     let words = [&create[..], backing, &["disk.qcow2", "3M"]].concat();
     run(dir, "qemu-img", &words);
     let path = dir.join("disk.qcow2");
@@ -148,6 +139,14 @@ fn snapshots_in_turns_with_qemu() {
     let seed = number("DISKFS_QEMU_SEED", 4000);
     let rounds = number("DISKFS_QEMU_ROUNDS", 40).div_ceil(20);
     for round in 0..rounds {
-        one_image(seed + round);
+        let options = Random::new(seed + round).one_of(&[
+            "cluster_size=64k",
+            "cluster_size=64k,extended_l2=on",
+            "cluster_size=512",
+            "cluster_size=4k,refcount_bits=64",
+            "cluster_size=64k,refcount_bits=8,lazy_refcounts=on",
+            "cluster_size=2M",
+        ]);
+        one_image(seed + round, options);
     }
 }

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+use crate::encryption::with_keys;
+
 /// Whether the programs are there. A test that needs them ends when they are not, but not in CI.
 #[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
 pub(crate) fn have_qemu(test: &str) -> bool {
@@ -34,8 +36,10 @@ pub(crate) fn start(command: &mut Command) -> Child {
         .unwrap_or_else(|e| panic!("{command:?}: {e}"))
 }
 
-/// Runs a program in `dir` and gives back what it printed, whether it failed or not.
+/// Runs a program in `dir` and gives back what it printed, whether it failed or not. QEMU's get the
+/// key of an image that is encrypted.
 pub(crate) fn try_run(dir: &Path, program: &str, args: &[&str]) -> Output {
+    let args = with_keys(dir, program, args);
     let mut command = Command::new(program);
     command.args(args).current_dir(dir).stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());

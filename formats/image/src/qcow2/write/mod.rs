@@ -46,6 +46,8 @@ pub(crate) struct Writer {
     image: Arc<dyn BlockWrite>,
     /// The external data file, if the image has one.
     external: Option<Arc<dyn BlockWrite>>,
+    /// Where the guest's bytes are written to: the one or the other, encrypted.
+    data: Arc<dyn BlockWrite>,
     reader: Arc<Reader>,
     store: Arc<TableStore>,
     header: Header,
@@ -72,6 +74,7 @@ pub(crate) struct Writer {
 impl Writer {
     pub(crate) fn new(
         files: WritableFiles,
+        data: Arc<dyn BlockWrite>,
         header: Header,
         reader: Arc<Reader>,
         store: Arc<TableStore>,
@@ -81,6 +84,7 @@ impl Writer {
             size_bytes: header.size_bytes,
             image: files.image,
             external: files.data,
+            data,
             reader,
             store,
             header,
@@ -107,7 +111,7 @@ impl Writer {
 
     /// Where the guest's bytes are written to.
     fn data(&self) -> &dyn BlockWrite {
-        self.external.as_ref().unwrap_or(&self.image).as_ref()
+        self.data.as_ref()
     }
 
     /// The external data file is the guest's disk by itself, and must stay so.

@@ -211,10 +211,11 @@ impl Locked<'_> {
             slice,
             untouched: false,
         };
-        plan.untouched = match placement {
+        let untouched = match placement {
             Placement::New(run) => run.untouched,
             Placement::Given => self.reach_given(&mut plan)?,
         };
+        plan.untouched = untouched && !self.writer.reader.is_encrypted;
         self.take_off(plan.clusters.clone());
         Ok(plan)
     }
