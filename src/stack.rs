@@ -4,6 +4,7 @@ mod choose;
 mod content;
 mod driver;
 mod guest_disk;
+mod lost_luks;
 mod luks;
 mod lvm;
 mod magic;
@@ -158,6 +159,15 @@ impl Disk {
     /// The image's path, as it was given; the overlay's, when there is one.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The LUKS header of an image whose own data is encrypted; `None` for others, also when there
+    /// are encrypted volumes on it.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub fn image_luks(&self) -> Result<Option<diskfs_luks::Header>> {
+        luks::of_image(self.description())
     }
 
     /// What the image says about itself: format, sizes, chain, snapshots.

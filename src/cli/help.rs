@@ -63,7 +63,7 @@ Which files are meant:
   Without a system, the only filesystem. One volume alone is named with --volume: p1 (a
   partition), vg0/root (a logical volume of LVM), md0 (an array of md), disk (no partition), a UUID,
   label, PARTUUID or PARTLABEL. What is inside of an encrypted p1 is p1/luks, with its key:
-  --key p1:ask or p1:file:FILE.
+  --key p1:ask or p1:file:FILE; --key disk.qcow2:ask is for an image whose data is encrypted.
   `diskfs info` shows them. --offset takes the filesystem at a byte of the disk.
 
 Exit codes:

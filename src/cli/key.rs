@@ -4,12 +4,55 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
+
+use clap::Args;
 
 use diskfs::luks::{Key, Secret};
-use diskfs::{Error, ErrorKind, Keys, Result};
+use diskfs::{Error, ErrorKind, Keys, Result, block};
 
 /// The largest key file that `cryptsetup` takes (its `--help` tells the limit).
 const MAX_FILE_BYTES: u64 = 8 << 20;
+
+/// Keys of what is encrypted.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Key options")]
+pub(crate) struct KeyArgs {
+    /// A key of an encrypted volume or image: NAME:file:FILE, NAME:ask, NAME:env:VARIABLE
+    ///
+    /// NAME is a volume, as for --volume, the file name of an image whose data is encrypted
+    /// (`disk.qcow2`, also of one behind another), the UUID of either, or `all`. `file:FILE` takes
+    /// all bytes of FILE, as cryptsetup --key-file does; those of a file that ends with a newline
+    /// also without it. `ask` asks on the terminal, `env:VARIABLE` takes an environment variable,
+    /// `volume-key:FILE` the volume's own key. `key:STRING` is the key itself, which other users can
+    /// see: it counts with --keys-in-clear only. May be given again.
+    #[arg(long, value_name = "SELECTOR")]
+    pub(crate) key: Vec<KeySelector>,
+
+    /// A LUKS header that is not on its volume: VOLUME:FILE
+    ///
+    /// VOLUME is a volume, as for --volume, whose header is at the start of FILE, with its key slots:
+    /// one that was made detached (cryptsetup --header), or a backup of one that is lost
+    /// (luksHeaderBackup). May be given again.
+    #[arg(long, value_name = "VOLUME:FILE")]
+    pub(crate) luks_header: Vec<HeaderSelector>,
+
+    /// Let --key have keys in clear, though all users can see the words of a command
+    #[arg(long)]
+    pub(crate) keys_in_clear: bool,
+}
+
+impl KeyArgs {
+    /// The keys, if there are any.
+    pub(crate) fn load(&self) -> Result<Option<Keys>> {
+        if self.key.is_empty() && self.luks_header.is_empty() {
+            return Ok(None);
+        }
+        let keys = load(&self.key, self.keys_in_clear)?;
+        let mut headers = self.luks_header.iter();
+        headers.try_fold(keys, HeaderSelector::add_to).map(Some)
+    }
+}
 
 /// A key and the volume it is for, in the grammar of libguestfs: `NAME:file:FILE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +69,36 @@ enum Source {
     Variable(String),
     Ask,
     Clear(Secret),
+}
+
+/// A header and the volume it is of: `VOLUME:FILE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HeaderSelector {
+    volume: String,
+    file: PathBuf,
+}
+
+impl FromStr for HeaderSelector {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text.split_once(':') {
+            Some((volume, file)) if !volume.is_empty() && !file.is_empty() => Ok(Self {
+                volume: volume.to_owned(),
+                file: file.into(),
+            }),
+            _ => Err("write VOLUME:FILE, as in p1:header.img".to_owned()),
+        }
+    }
+}
+
+impl HeaderSelector {
+    fn add_to(keys: Keys, this: &Self) -> Result<Keys> {
+        let in_file = |error: Error| error.in_file(&this.file);
+        let device = block::File::open(&this.file).map_err(|e| in_file(e.into()))?;
+        keys.with_header(&this.volume, Arc::new(device))
+            .map_err(in_file)
+    }
 }
 
 impl FromStr for KeySelector {
@@ -58,7 +131,7 @@ impl FromStr for KeySelector {
 }
 
 /// The keys that the selectors lead to.
-pub(crate) fn load(selectors: &[KeySelector], in_clear: bool) -> Result<Keys> {
+fn load(selectors: &[KeySelector], in_clear: bool) -> Result<Keys> {
     let mut keys = Keys::default();
     for KeySelector { name, source } in selectors {
         for key in source.load(name, in_clear)? {
@@ -148,6 +221,18 @@ mod tests {
             "p3:word:x",
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn headers_have_a_volume_and_a_file() {
+        let header: HeaderSelector = "p3:/tmp/a:b".parse().unwrap();
+        assert_eq!(
+            (header.volume.as_str(), header.file),
+            ("p3", "/tmp/a:b".into())
+        );
+        for wrong in ["", "p3", "p3:", ":file"] {
+            assert!(wrong.parse::<HeaderSelector>().is_err(), "{wrong}");
         }
     }
 

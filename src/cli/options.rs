@@ -2,18 +2,19 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 
 use diskfs::guest;
 use diskfs::image::ImageSpec;
 use diskfs::{
-    CodePage, Disk, Error, ErrorKind, Filesystem, Format, Gate, OpenOptions, Result, Share,
+    CodePage, Disk, Error, ErrorKind, Filesystem, Format, Gate, Keys, OpenOptions, Result, Share,
     WritableFilesystem, WriteOptions,
 };
 
 use super::bytes;
-use super::key::{self, KeySelector};
+use super::key::KeyArgs;
 
 /// Which filesystem of which image: what every command that reads files has.
 #[derive(Debug, Clone, Default, Args)]
@@ -59,12 +60,18 @@ impl SourceArgs {
         image: &OsStr,
         open: impl Fn(&ImageSpec, &OpenOptions) -> Result<Disk>,
     ) -> Result<Disk> {
+        let keys = self.image.keys.load()?;
+        let options = self.image.options_with(keys.as_ref());
         let one = |image: &OsStr| {
             let spec = ImageSpec::parse(image)?;
-            open(&spec, &spec.options_over(&self.image.open_options()))
+            open(&spec, &spec.options_over(&options))
         };
         let further = self.add.iter();
-        further.fold(one(image), |disk, other| Ok(disk?.with(one(other)?)))
+        let disk = further.fold(one(image), |disk, other| Ok(disk?.with(one(other)?)))?;
+        if let Some(keys) = keys {
+            disk.set_keys(keys);
+        }
+        Ok(disk)
     }
 }
 
@@ -91,11 +98,19 @@ pub(crate) struct ImageArgs {
     /// Open no other file that the image names
     #[arg(long, conflicts_with = "allow_backing")]
     pub(crate) no_backing: bool,
+
+    #[command(flatten)]
+    pub(crate) keys: KeyArgs,
 }
 
 impl ImageArgs {
-    /// The options as the library takes them.
-    pub(crate) fn open_options(&self) -> OpenOptions {
+    /// The options as the library takes them. Keys that are to be asked for are asked for now.
+    pub(crate) fn open_options(&self) -> Result<OpenOptions> {
+        let keys = self.keys.load()?;
+        Ok(self.options_with(keys.as_ref()))
+    }
+
+    fn options_with(&self, keys: Option<&Keys>) -> OpenOptions {
         let allowed = self.allow_backing.iter().fold(Gate::default(), Gate::allow);
         OpenOptions {
             format: self.format,
@@ -110,6 +125,7 @@ impl ImageArgs {
             } else {
                 Share::default()
             },
+            unlock: keys.map(|keys| Arc::new(keys.clone()) as _),
             ..Default::default()
         }
     }
@@ -135,23 +151,9 @@ pub(crate) struct VolumeArgs {
     #[arg(long, value_name = "N", group = "which")]
     pub(crate) os: Option<usize>,
 
-    /// A key of an encrypted volume: NAME:file:FILE, NAME:ask, NAME:env:VARIABLE
-    ///
-    /// NAME is a volume, as for --volume, or `all`. `file:FILE` takes all bytes of FILE, as
-    /// cryptsetup --key-file does; those of a file that ends with a newline also without it.
-    /// `ask` asks on the terminal, `env:VARIABLE` takes an environment variable, `volume-key:FILE` the
-    /// volume's own key. `key:STRING` is the key itself, which other users can see: it counts with
-    /// --keys-in-clear only. May be given again.
-    #[arg(long, value_name = "SELECTOR")]
-    pub(crate) key: Vec<KeySelector>,
-
     /// The code page of short names on FAT, as 850 or 866 [default: fstab's, or 437]
     #[arg(long, value_name = "NUMBER", value_parser = code_page)]
     pub(crate) code_page: Option<CodePage>,
-
-    /// Let --key have keys in clear, though all users can see the words of a command
-    #[arg(long)]
-    pub(crate) keys_in_clear: bool,
 }
 
 impl VolumeArgs {
@@ -162,20 +164,16 @@ impl VolumeArgs {
         named || self.os.is_some()
     }
 
-    /// Tells the disk how to open its volumes: the keys of encrypted ones, and the code page.
-    pub(crate) fn set_up(&self, disk: &Disk) -> Result<()> {
+    /// Tells the disk how to open its volumes: the code page.
+    pub(crate) fn set_up(&self, disk: &Disk) {
         if let Some(code_page) = self.code_page {
             disk.set_code_page(code_page);
         }
-        if !self.key.is_empty() {
-            disk.set_keys(key::load(&self.key, self.keys_in_clear)?);
-        }
-        Ok(())
     }
 
     /// The volume that is named; `None` when none is.
     pub(crate) fn volume(&self, disk: &Disk) -> Result<Option<diskfs::Volume>> {
-        self.set_up(disk)?;
+        self.set_up(disk);
         match (&self.volume, self.partition, self.offset) {
             (Some(name), _, _) => disk.volume(name).map(Some),
             (None, Some(number), _) => disk.volume(&format!("p{number}")).map(Some),

@@ -83,7 +83,7 @@ impl Target {
 /// The path of an image that is changed as a whole, and how to open it.
 pub(super) fn open_options(image: &OsStr, args: &ImageArgs) -> Result<(PathBuf, OpenOptions)> {
     let spec = ImageSpec::parse(image)?;
-    let options = spec.options_over(&args.open_options());
+    let options = spec.options_over(&args.open_options()?);
     if options.snapshot.is_some() {
         let reason = "the image as a whole is meant, and not a snapshot of it";
         return Err(Error::new(ErrorKind::Invalid, reason).in_file(&spec.path));

@@ -7,7 +7,7 @@ use std::fmt;
 
 use diskfs_block::{BlockRead, Result};
 
-use super::magic;
+use super::{lost_luks, magic};
 
 /// What a volume holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +50,10 @@ impl Content {
     /// # Errors
     /// As reading the device.
     pub fn probe(device: &dyn BlockRead) -> Result<Option<Self>> {
-        magic::probe(device)
+        match magic::probe(device)? {
+            Some(told) => Ok(Some(told)),
+            None => lost_luks::probe(device),
+        }
     }
 
     /// The label as text, or `None` without one.

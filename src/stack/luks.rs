@@ -3,44 +3,69 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use diskfs_block::{BlockRead, BlockWrite};
-use diskfs_luks::{Header, Key, Limits, Unlocked, VolumeKey};
+use diskfs_block::{BlockRead, BlockWrite, File, Slice};
+use diskfs_image::{Decrypt, Description, Unlock};
+use diskfs_luks::{Header, Key, Limits, Unlocked, Version, VolumeKey};
 
 use super::place::Place;
-use super::{Volume, choose};
+use super::{Content, ContentClass, Volume, choose};
 use crate::{Error, Result};
 
 /// The kind of content that is unlocked here.
 pub(super) const KIND: &str = "crypto_LUKS";
 
-/// Keys of encrypted volumes, each for one volume or for all of them.
+/// Keys of encrypted volumes and images, each for one or for all of them.
+///
+/// [`Disk::set_keys`](crate::Disk::set_keys) takes those of volumes;
+/// [`OpenOptions::unlock`](crate::OpenOptions::unlock) those of images whose own data is encrypted.
 #[derive(Debug, Clone, Default)]
 pub struct Keys {
-    keys: Vec<(Whose, Key)>,
+    given: Vec<(Whose, Key)>,
+    /// Of volumes whose header is elsewhere.
+    headers: Vec<(String, Arc<Detached>)>,
     limits: Limits,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Whose {
     All,
-    /// A volume as [`Disk::volume`](crate::Disk::volume) takes it.
+    /// A volume as [`Disk::volume`](crate::Disk::volume) takes it, or an image's file.
     Named(String),
 }
 
 impl Keys {
-    /// Adds a key that is tried on every encrypted volume.
+    /// Adds a key that is tried on every encrypted volume and image.
     #[must_use]
     pub fn with_all(mut self, key: Key) -> Self {
-        self.keys.push((Whose::All, key));
+        self.given.push((Whose::All, key));
         self
     }
 
     /// Adds a key of one volume, which is named as for [`Disk::volume`](crate::Disk::volume): `p3`,
-    /// `vg0/root`, a UUID.
+    /// `vg0/root`, a UUID. Or of an image, named by its file's name, its path as it is opened, or
+    /// the UUID of its LUKS header.
     #[must_use]
     pub fn with_volume(mut self, name: impl Into<String>, key: Key) -> Self {
-        self.keys.push((Whose::Named(name.into()), key));
+        self.given.push((Whose::Named(name.into()), key));
         self
+    }
+
+    /// Adds the LUKS header of a volume, named as for [`with_volume`](Self::with_volume), that is not
+    /// on the volume itself: a detached one, or a backup of one that is lost.
+    ///
+    /// # Errors
+    /// `Invalid` when there is no LUKS header at the start of `device`; `Corrupt`, `Io`.
+    pub fn with_header(
+        mut self,
+        name: impl Into<String>,
+        device: Arc<dyn BlockRead>,
+    ) -> Result<Self> {
+        let header = Header::read(&*device)?;
+        let none = || Error::new(crate::ErrorKind::Invalid, "is no LUKS header");
+        let header = header.ok_or_else(none)?;
+        let detached = Arc::new(Detached { device, header });
+        self.headers.push((name.into(), detached));
+        Ok(self)
     }
 
     /// Sets what deriving keys may cost.
@@ -52,7 +77,7 @@ impl Keys {
     /// The keys to try on a volume: its own before those for all.
     fn of(&self, volume: &Volume) -> Result<Vec<&Key>> {
         let (mut own, mut others) = (Vec::new(), Vec::new());
-        for (whose, key) in &self.keys {
+        for (whose, key) in &self.given {
             match whose {
                 Whose::All => others.push(key),
                 Whose::Named(name) if choose::is_meant(volume, name)? => own.push(key),
@@ -61,6 +86,97 @@ impl Keys {
         }
         own.append(&mut others);
         Ok(own)
+    }
+
+    /// The header of a volume that is elsewhere.
+    fn header_of(&self, volume: &Volume) -> Result<Option<&Arc<Detached>>> {
+        for (name, header) in &self.headers {
+            if choose::is_meant(volume, name)? {
+                return Ok(Some(header));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The keys to try on the image at `path`: its own before those for all.
+    fn of_image(&self, path: &Path, header: &Header) -> Vec<&Key> {
+        let is_own = |name: &str| {
+            path.file_name().is_some_and(|file| file == name)
+                || path.as_os_str() == name
+                || header.uuid().eq_ignore_ascii_case(name)
+        };
+        let own = self.given.iter().filter(|(whose, _)| match whose {
+            Whose::All => false,
+            Whose::Named(name) => is_own(name),
+        });
+        let others = self.given.iter().filter(|(whose, _)| *whose == Whose::All);
+        own.chain(others).map(|(_, key)| key).collect()
+    }
+}
+
+impl Unlock for Keys {
+    fn unlock(
+        &self,
+        path: &Path,
+        header: &dyn BlockRead,
+    ) -> diskfs_block::Result<Option<Arc<dyn Decrypt>>> {
+        let parsed = header_of_image(header)?;
+        let keys = self.of_image(path, &parsed);
+        if keys.is_empty() {
+            return Ok(None);
+        }
+        let key = first_that_fits(&parsed, header, &keys, &self.limits)?;
+        tracing::info!(image = %path.display(), uuid = parsed.uuid(), "unlocked");
+        Ok(Some(Arc::new(ImageKey {
+            header: parsed,
+            key,
+        })))
+    }
+}
+
+/// The LUKS header that is all of a device, in an image.
+pub(super) fn header_of_image(device: &dyn BlockRead) -> diskfs_block::Result<Header> {
+    let reason = "the image is encrypted, and where its LUKS header should be is none";
+    let header = Header::read(device)?.ok_or_else(|| diskfs_block::Error::corrupt(reason))?;
+    match header.version() {
+        Version::Luks1 => Ok(header),
+        // QEMU has LUKS1 only, and nobody says what the segments of LUKS2 would mean.
+        other => {
+            let reason = format!("LUKS{} inside of an image", other.number());
+            Err(diskfs_block::Error::unsupported(reason))
+        }
+    }
+}
+
+/// The header of the image that says this of itself, if its data is encrypted.
+pub(super) fn of_image(image: &Description) -> Result<Option<Header>> {
+    let encryption = image.qcow2.as_ref().and_then(|qcow2| qcow2.encryption);
+    let Some(encryption) = encryption else {
+        return Ok(None);
+    };
+    let header = File::open(&image.path).and_then(|file| {
+        let (start, len) = (encryption.header_offset_bytes, encryption.header_len_bytes);
+        header_of_image(&Slice::new(Arc::new(file), start, len)?)
+    });
+    header
+        .map(Some)
+        .map_err(|e| Error::from(e).in_file(&image.path))
+}
+
+/// The key of an image's own data.
+#[derive(Debug)]
+struct ImageKey {
+    header: Header,
+    key: VolumeKey,
+}
+
+impl Decrypt for ImageKey {
+    fn reader(&self, file: Arc<dyn BlockRead>) -> diskfs_block::Result<Arc<dyn BlockRead>> {
+        Ok(Arc::new(Unlocked::in_place(file, &self.header, &self.key)?))
+    }
+
+    fn writer(&self, file: Arc<dyn BlockWrite>) -> diskfs_block::Result<Arc<dyn BlockWrite>> {
+        Ok(Arc::new(Unlocked::in_place(file, &self.header, &self.key)?))
     }
 }
 
@@ -111,8 +227,35 @@ impl Plain {
     }
 }
 
+/// A LUKS header that is not on the volume that it is of, and its key slots.
+#[derive(Debug)]
+pub(super) struct Detached {
+    device: Arc<dyn BlockRead>,
+    header: Header,
+}
+
+impl Detached {
+    /// What a volume is with this header.
+    pub(super) fn content(&self) -> Content {
+        content_of(&self.header)
+    }
+}
+
+/// What a volume is that has this header.
+pub(super) fn content_of(header: &Header) -> Content {
+    Content {
+        kind: KIND,
+        class: ContentClass::Container,
+        label: header.label().as_bytes().to_vec(),
+        uuid: Some(header.uuid().to_owned()).filter(|uuid| !uuid.is_empty()),
+    }
+}
+
 /// The header of a volume that is encrypted; `None` for any other.
 pub(super) fn header(volume: &Volume) -> Result<Option<Header>> {
+    if let Some(detached) = volume.detached_header() {
+        return Ok(Some(detached.header.clone()));
+    }
     if volume.content()?.is_none_or(|content| content.kind != KIND) {
         return Ok(None);
     }
@@ -128,6 +271,9 @@ pub(super) fn unlock<'a>(
 ) -> Vec<Volume> {
     let mut inside = Vec::new();
     for volume in volumes {
+        if let Ok(Some(header)) = keys.header_of(volume) {
+            volume.set_detached_header(Arc::clone(header));
+        }
         match plain(image, volume, keys) {
             Ok(Some(plain)) => {
                 inside.push(plain);
@@ -165,14 +311,17 @@ fn plain(image: &Path, volume: &Volume, keys: &Keys) -> Result<Option<Volume>> {
         return Ok(None);
     }
     let below = volume.device()?;
-    let Some(header) = Header::read(&*below)? else {
+    let detached = volume.detached_header();
+    let slots = detached.map_or(&below, |detached| &detached.device);
+    let Some(header) = header(volume)? else {
         return Ok(None);
     };
-    if header.is_detached() {
-        let reason = "the LUKS header is of data on another device";
-        return Err(Error::new(crate::ErrorKind::Unsupported, reason));
+    if detached.is_none() && header.is_detached() {
+        let reason = "the LUKS header is of data on another volume";
+        return Err(Error::new(crate::ErrorKind::Unsupported, reason)
+            .with_hint("name that one, as in --luks-header p1:FILE"));
     }
-    let key = first_that_fits(&header, &*below, &keys_of, &keys.limits)?;
+    let key = first_that_fits(&header, &**slots, &keys_of, &keys.limits)?;
     let size_bytes = Unlocked::new(below, &header, &key)?.size_bytes();
     let name = format!("{}/luks", volume.name());
     tracing::info!(volume = name, uuid = header.uuid(), "unlocked");
@@ -190,7 +339,7 @@ fn first_that_fits(
     device: &dyn BlockRead,
     keys: &[&Key],
     limits: &Limits,
-) -> Result<VolumeKey> {
+) -> diskfs_block::Result<VolumeKey> {
     let mut last = None;
     for key in keys {
         match header.unlock(device, key, limits) {
@@ -199,5 +348,5 @@ fn first_that_fits(
         }
     }
     let none = || diskfs_block::Error::invalid("there is no key");
-    Err(last.unwrap_or_else(none).into())
+    Err(last.unwrap_or_else(none))
 }

@@ -12,7 +12,7 @@ use super::choose;
 use super::content::{Content, ContentClass};
 use super::driver::{self, WriteOptions};
 use super::guest_disk::GuestDisk;
-use super::luks::{self, Lock};
+use super::luks::{self, Detached, Lock};
 use super::lvm::Group;
 use super::md::MdArray;
 use super::place::Place;
@@ -33,6 +33,7 @@ pub struct Volume {
     lock: Option<Lock>,
     /// Of short names on FAT; `None` when nobody said it.
     code_page: Option<CodePage>,
+    detached_header: Option<Arc<Detached>>,
 }
 
 impl Volume {
@@ -46,6 +47,7 @@ impl Volume {
             content: OnceLock::new(),
             lock: None,
             code_page: None,
+            detached_header: None,
         }
     }
 
@@ -161,6 +163,16 @@ impl Volume {
     /// Whether it is encrypted and what is inside is listed beside it, as `NAME/luks`.
     pub fn is_unlocked(&self) -> bool {
         matches!(self.lock, Some(Lock::Opened))
+    }
+
+    pub(super) fn detached_header(&self) -> Option<&Arc<Detached>> {
+        self.detached_header.as_ref()
+    }
+
+    /// Nothing on the volume tells then what it is: the header does.
+    pub(super) fn set_detached_header(&mut self, header: Arc<Detached>) {
+        self.content = OnceLock::from(Some(header.content()));
+        self.detached_header = Some(header);
     }
 
     pub(super) fn set_lock(&mut self, lock: Lock) {

@@ -49,12 +49,10 @@ fn exit_codes_are_the_documented_ones() {
 
 #[test]
 fn what_is_not_read_is_unsupported() {
-    for name in ["qcow2-luks.qcow2", "qcow2-unknown-feature.qcow2"] {
-        let image = image(name);
-        let (code, stderr) = diskfs(&image, &["ls", name]).failure();
-        assert_eq!(code, 4, "{stderr}");
-        assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    }
+    let name = "qcow2-unknown-feature.qcow2";
+    let (code, stderr) = diskfs(&image(name), &["ls", name]).failure();
+    assert_eq!(code, 4, "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
     let encrypted = image("ext4-encrypt");
     let files = diskfs(&encrypted, &["find", "ext4-encrypt", "-type", "f"]).text();
     let codes: Vec<_> = files

@@ -1,6 +1,7 @@
 //! The report for programs.
 
 use diskfs::image::{Bitmap, BitmapState, Description, Qcow2Details, Snapshot};
+use diskfs::luks::Header;
 use diskfs::volume::{Partition, PartitionKind, PartitionTable};
 use diskfs::{Disk, Group, Volume};
 use serde_json::{Map, Value, json};
@@ -14,8 +15,10 @@ use crate::cli::show::time;
 /// The whole report.
 pub(super) fn document(disk: &Disk, volumes: &[VolumeReport]) -> Value {
     let table = disk.partition_table().ok().flatten();
+    let mut image = image(disk.description());
+    image["luks"] = image_luks(disk).into();
     json!({
-        "image": image(disk.description()),
+        "image": image,
         "partition_table": table.map(partition_table),
         "volume_groups": disk.groups().unwrap_or_default().iter().map(|group| volume_group(group)).collect::<Vec<_>>(),
         "arrays": volumes.iter().filter_map(array).collect::<Vec<_>>(),
@@ -74,6 +77,10 @@ fn qcow2(details: &Qcow2Details) -> Value {
         "snapshots": details.snapshots.iter().map(snapshot).collect::<Vec<_>>(),
         "opened_snapshot": opened.map(|snapshot| snapshot.id.as_str()),
         "bitmaps": details.bitmaps.iter().map(bitmap).collect::<Vec<_>>(),
+        "encryption": details.encryption.map(|encryption| json!({
+            "format": "luks",
+            "unlocked": encryption.is_unlocked,
+        })),
     })
 }
 
@@ -175,9 +182,15 @@ fn logical(report: &VolumeReport) -> Option<Value> {
     }))
 }
 
-/// What its header says of a volume, when it is encrypted.
-fn luks(report: &VolumeReport) -> Option<Value> {
-    let header = report.luks.as_ref()?;
+/// What the LUKS header of an image says whose own data is encrypted.
+fn image_luks(disk: &Disk) -> Option<Value> {
+    let header = disk.image_luks().ok()??;
+    let told = disk.description().qcow2.as_ref()?.encryption?;
+    Some(luks(&header, told.is_unlocked))
+}
+
+/// What its LUKS header says of a volume or an image.
+fn luks(header: &Header, unlocked: bool) -> Value {
     let keyslots = header.keyslots().map(|slot| {
         json!({
             "slot": slot.id,
@@ -185,17 +198,17 @@ fn luks(report: &VolumeReport) -> Option<Value> {
             "problem": slot.problem,
         })
     });
-    Some(json!({
+    json!({
         "version": header.version().number(),
         "uuid": header.uuid(),
         "label": header.label(),
         "cipher": header.cipher(),
         "sector_size_bytes": header.sector_size(),
         "keyslots": keyslots.collect::<Vec<_>>(),
-        "unlocked": report.volume.is_unlocked(),
+        "unlocked": unlocked,
         "problem": header.problem().map(|error| error.to_string()),
         "warnings": header.warnings(),
-    }))
+    })
 }
 
 fn volume(report: &VolumeReport) -> Value {
@@ -205,7 +218,7 @@ fn volume(report: &VolumeReport) -> Value {
         "start_bytes": volume.start_bytes(),
         "size_bytes": volume.size_bytes(),
         "logical": logical(report),
-        "luks": luks(report),
+        "luks": report.luks.as_ref().map(|header| luks(header, volume.is_unlocked())),
         "problem": volume.problem(),
         "content": report.content.as_ref().map(|content| content.kind),
         "class": report.content.as_ref().map(|content| content.class.to_string()),

@@ -17,6 +17,7 @@ use crate::cli::show::time;
 /// The whole report.
 pub(super) fn text(disk: &Disk, volumes: &[VolumeReport]) -> String {
     let mut out = image(disk.description(), 0);
+    out.extend(image_encryption(disk));
     if let Ok(Some(table)) = disk.partition_table() {
         out.push('\n');
         out.push_str(&partitions(table));
@@ -91,6 +92,14 @@ fn qcow2_fields(qcow2: &Qcow2Details) -> Vec<(&'static str, String)> {
     ];
     if !qcow2.features.is_empty() {
         rows.push(("features", safe(qcow2.features.join(", ").as_bytes())));
+    }
+    if let Some(encryption) = qcow2.encryption {
+        let state = if encryption.is_unlocked {
+            "unlocked"
+        } else {
+            "locked"
+        };
+        rows.push(("encryption", format!("LUKS, {state}")));
     }
     if qcow2.dirty {
         rows.push((
@@ -347,16 +356,36 @@ fn usage(s: &Statistics) -> (String, String, String) {
     )
 }
 
+/// What the LUKS header of an image says whose own data is encrypted.
+fn image_encryption(disk: &Disk) -> Option<String> {
+    // What is wrong with it is told when there is a key for it.
+    let header = disk.image_luks().ok()??;
+    let description = disk.description();
+    let told = description.qcow2.as_ref()?.encryption?;
+    let name = description.path.file_name().unwrap_or_default();
+    let name = safe(name.as_encoded_bytes());
+    let unlocked = told.is_unlocked.then(|| "unlocked".to_owned());
+    Some(encryption(&name, unlocked, &header))
+}
+
 /// What the header of an encrypted volume says.
-fn encryption(volume: &Volume, header: &Header) -> String {
+fn volume_encryption(volume: &Volume, header: &Header) -> String {
+    let name = volume.name();
+    let unlocked = volume
+        .is_unlocked()
+        .then(|| format!("unlocked as {name}/luks"));
+    encryption(name, unlocked, header)
+}
+
+fn encryption(name: &str, unlocked: Option<String>, header: &Header) -> String {
     let slots = header
         .keyslots()
         .map(|slot| format!("{} ({})", slot.id, slot.kdf));
     let slots: Vec<String> = slots.collect();
-    let state = match header.problem() {
-        Some(problem) => problem.to_string(),
-        None if volume.is_unlocked() => format!("unlocked as {}/luks", volume.name()),
-        None => format!("locked; give its key, as in --key {}:ask", volume.name()),
+    let state = match (header.problem(), unlocked) {
+        (Some(problem), _) => problem.to_string(),
+        (None, Some(unlocked)) => unlocked,
+        (None, None) => format!("locked; give its key, as in --key {name}:ask"),
     };
     let mut rows = vec![
         ("uuid", safe(header.uuid().as_bytes())),
@@ -372,13 +401,13 @@ fn encryption(volume: &Volume, header: &Header) -> String {
     let notes = header.warnings().iter();
     rows.extend(notes.map(|text| ("note", safe(text.as_bytes()))));
     let version = header.version().number();
-    format!("\n{} (LUKS{version}):\n{}", volume.name(), fields(&rows, 2))
+    format!("\n{name} (LUKS{version}):\n{}", fields(&rows, 2))
 }
 
 /// Features and notes of a filesystem that is read, or how a volume is encrypted.
 fn details(report: &VolumeReport) -> String {
     if let Some(header) = &report.luks {
-        return encryption(&report.volume, header);
+        return volume_encryption(&report.volume, header);
     }
     let Some((identity, _)) = &report.filesystem else {
         return String::new();
