@@ -35,7 +35,8 @@ impl Writer {
         Ok(len)
     }
 
-    /// What is added is not written, and reads as zeroes.
+    /// What is added is written as zeroes: Linux before 6.8 and exfat-fuse before 1.4 take what lies
+    /// behind the valid data length for contents, or the file for shorter.
     pub(crate) fn set_len(&mut self, inode: InodeNumber, size_bytes: u64) -> Result<()> {
         let mut set = self.volume.file(inode)?;
         check_size(inode, Some(size_bytes))?;
@@ -44,7 +45,8 @@ impl Writer {
         }
         let valid = set.stream.valid();
         self.make_room(&mut set.stream, size_bytes, size_bytes)?;
-        set.stream.set_size(size_bytes, valid);
+        set.stream.set_size(size_bytes, size_bytes);
+        self.write_zeroes(&set, valid, size_bytes)?;
         self.put_changed(inode, set)
     }
 
