@@ -71,7 +71,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::File;
 pub use filesystem::Filesystem;
 pub use stack::{
-    CodePage, Commits, Content, ContentClass, Disk, FatKind, FatOptions, Group, Keys, MdArray,
-    NewFilesystem, RootReserve, SwapOptions, Volume, WriteOptions,
+    CodePage, Commits, Content, ContentClass, Disk, ExfatOptions, FatKind, FatOptions, Group, Keys,
+    MdArray, NewFilesystem, RootReserve, SwapOptions, Volume, WriteOptions,
 };
 pub use writable::WritableFilesystem;

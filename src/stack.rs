@@ -30,7 +30,7 @@ pub use driver::{Commits, RootReserve, WriteOptions};
 pub use luks::Keys;
 pub use lvm::Group;
 pub use md::MdArray;
-pub use mkfs::{CodePage, FatKind, FatOptions, NewFilesystem, SwapOptions};
+pub use mkfs::{CodePage, ExfatOptions, FatKind, FatOptions, NewFilesystem, SwapOptions};
 pub use volume::Volume;
 
 use crate::{Error, ErrorKind, Filesystem, Result, WritableFilesystem};

@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use diskfs::image::create::Existing;
 use diskfs::{
-    Content, Disk, Error, ErrorKind, FatKind, FatOptions, NewFilesystem, Result, SwapOptions,
-    Volume,
+    Content, Disk, Error, ErrorKind, ExfatOptions, FatKind, FatOptions, NewFilesystem, Result,
+    SwapOptions, Volume,
 };
 
 use super::bytes;
@@ -43,6 +43,8 @@ enum Kind {
     /// FAT12, FAT16 or FAT32
     #[command(visible_alias = "vfat")]
     Fat(FatArgs),
+    /// exFAT
+    Exfat(ExfatArgs),
     /// A swap area of Linux
     Swap(SwapArgs),
 }
@@ -102,6 +104,28 @@ enum FatBits {
 }
 
 #[derive(Debug, Args)]
+struct ExfatArgs {
+    /// The label, at most 11 characters
+    #[arg(short = 'L', long, default_value = "", hide_default_value = true)]
+    label: String,
+
+    /// The serial number, as 1234-ABCD [default: a random one]
+    #[arg(short = 'i', long, value_name = "ID", value_parser = volume_id)]
+    volume_id: Option<u32>,
+
+    /// Size of a cluster, 512 to 32M [default: as the size asks for]
+    #[arg(short = 'c', long, value_name = "SIZE", value_parser = small_size)]
+    cluster_size: Option<u32>,
+
+    /// Size of a sector: 4k for disks whose sectors are that large
+    #[arg(short = 'S', long, value_name = "SIZE", default_value = "512", value_parser = small_size)]
+    sector_size: u32,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
 struct SwapArgs {
     /// The label, at most 15 bytes
     #[arg(short = 'L', long, default_value = "", hide_default_value = true)]
@@ -123,6 +147,7 @@ impl Kind {
     fn common(&self) -> &Common {
         match self {
             Self::Fat(args) => &args.common,
+            Self::Exfat(args) => &args.common,
             Self::Swap(args) => &args.common,
         }
     }
@@ -132,13 +157,17 @@ impl Kind {
             Self::Fat(args) => NewFilesystem::Fat(FatOptions {
                 kind: args.fat_bits.map(FatBits::kind),
                 label: args.label.clone(),
-                volume_id: match args.volume_id {
-                    Some(id) => id,
-                    None => u32::from_le_bytes(random()?),
-                },
+                volume_id: serial(args.volume_id)?,
                 cluster_bytes: args.cluster_size,
                 sector_bytes: args.sector_size,
                 ..FatOptions::default()
+            }),
+            Self::Exfat(args) => NewFilesystem::Exfat(ExfatOptions {
+                label: args.label.clone(),
+                volume_id: serial(args.volume_id)?,
+                cluster_bytes: args.cluster_size,
+                sector_bytes: args.sector_size,
+                ..ExfatOptions::default()
             }),
             Self::Swap(args) => NewFilesystem::Swap(SwapOptions {
                 label: args.label.clone(),
@@ -272,6 +301,11 @@ fn random<const N: usize>() -> Result<[u8; N]> {
     // So few bytes come at once or not at all (getrandom(2)).
     getrandom(&mut bytes, GetRandomFlags::empty()).map_err(std::io::Error::from)?;
     Ok(bytes)
+}
+
+/// The serial number that was given, or any.
+fn serial(given: Option<u32>) -> Result<u32> {
+    given.map_or_else(|| Ok(u32::from_le_bytes(random()?)), Ok)
 }
 
 /// `1234-ABCD` or `1234abcd`.

@@ -3,6 +3,7 @@
 use diskfs_image::create::Existing;
 use diskfs_volume::swap;
 
+pub use diskfs_exfat::FormatOptions as ExfatOptions;
 pub use diskfs_fat::{CodePage, FatKind, FormatOptions as FatOptions};
 pub use swap::FormatOptions as SwapOptions;
 
@@ -16,6 +17,8 @@ use crate::{Error, ErrorKind, Result};
 pub enum NewFilesystem {
     /// FAT12, FAT16 or FAT32.
     Fat(FatOptions),
+    /// exFAT.
+    Exfat(ExfatOptions),
     /// No files, but room for what a machine swaps out.
     Swap(SwapOptions),
 }
@@ -44,6 +47,14 @@ impl Volume {
                 diskfs_fat::format(device, &self.at_place(options))
                     .map_err(|e| self.in_image(e))?;
             }
+            NewFilesystem::Exfat(options) => {
+                let before = self.sectors_before(options.sector_bytes);
+                let options = ExfatOptions {
+                    hidden_sectors: before,
+                    ..options.clone()
+                };
+                diskfs_exfat::format(device, &options).map_err(|e| self.in_image(e))?;
+            }
             NewFilesystem::Swap(options) => {
                 swap::format(device, options).map_err(|e| self.in_image(e))?;
             }
@@ -55,9 +66,14 @@ impl Volume {
         })
     }
 
+    /// How many sectors of the disk are before it.
+    fn sectors_before(&self, sector_bytes: u32) -> u64 {
+        self.start_bytes().unwrap_or(0) / u64::from(sector_bytes.max(1))
+    }
+
     /// With the place on the disk, which FAT notes unless it is told another.
     fn at_place(&self, options: &FatOptions) -> FatOptions {
-        let sectors = self.start_bytes().unwrap_or(0) / u64::from(options.sector_bytes.max(1));
+        let sectors = self.sectors_before(options.sector_bytes);
         FatOptions {
             hidden_sectors: match options.hidden_sectors {
                 0 => sectors.try_into().unwrap_or(0),

@@ -47,6 +47,33 @@ fn a_new_image_becomes_a_seed() {
 }
 
 #[test]
+fn a_new_image_becomes_exfat() {
+    if require("fsck.exfat").is_none() || require("blkid").is_none() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| diskfs_in(directory.path(), words);
+    run(&["create", "card.img", "8M"]).bytes();
+    let words = ["mkfs", "exfat", "-L", "Card", "-i", "12ab-34CD", "card.img"];
+    let told = run(&words).text();
+    assert!(told.starts_with("disk: exfat, 8 MiB"), "{told}");
+    let told = blkid(directory.path(), "card.img");
+    for line in ["TYPE=exfat", "LABEL=Card", "UUID=12AB-34CD"] {
+        assert!(told.contains(line), "{told}");
+    }
+    fs::create_dir_all(directory.path().join("DCIM/100 pictures")).unwrap();
+    fs::write(directory.path().join("DCIM/100 pictures/a"), "picture").unwrap();
+    run(&["cp", "-r", "DCIM", "card.img:/"]).bytes();
+    let shown = run(&["cat", "card.img:/dcim/100 PICTURES/A"]).text();
+    assert_eq!(shown, "picture");
+    let link = run(&["ln", "-s", "x", "card.img:/link"]);
+    assert_eq!(link.code(), Some(4), "{}", link.stderr());
+    let mut fsck = Command::new("fsck.exfat");
+    let checked = fsck.args(["-n", "card.img"]).current_dir(directory.path());
+    assert!(checked.status().unwrap().success());
+}
+
+#[test]
 fn what_is_there_is_kept_unless_forced() {
     if require("blkid").is_none() {
         return;
