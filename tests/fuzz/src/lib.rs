@@ -13,6 +13,7 @@
 //! in them, and a fuzzer shall not spend its time in the zeroes.
 
 mod change;
+mod exfat;
 mod ext4;
 mod ext4_write;
 mod fat;
@@ -62,11 +63,13 @@ pub enum Target {
     Fat,
     /// An ISO 9660 filesystem: its whole tree and contents.
     Iso9660,
+    /// An exFAT filesystem, with right checksums: its whole tree and contents, then changes.
+    Exfat,
 }
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Probe,
         Self::Qcow2,
         Self::Qcow2Write,
@@ -79,6 +82,7 @@ impl Target {
         Self::Ext4Write,
         Self::Fat,
         Self::Iso9660,
+        Self::Exfat,
     ];
 
     /// The name, as `cargo fuzz` has it.
@@ -96,6 +100,7 @@ impl Target {
             Self::Ext4Write => "ext4_write",
             Self::Fat => "fat",
             Self::Iso9660 => "iso9660",
+            Self::Exfat => "exfat",
         }
     }
 
@@ -114,6 +119,7 @@ impl Target {
             Self::Ext4Write => ext4_write::write(device),
             Self::Fat => fat::all(device),
             Self::Iso9660 => iso9660::walk(device),
+            Self::Exfat => exfat::all(device),
         }
     }
 
@@ -125,6 +131,7 @@ impl Target {
             Self::Ext4Write => ext4_write::survey(device),
             Self::Fat => fat::survey(device),
             Self::Iso9660 => iso9660::survey(device),
+            Self::Exfat => exfat::survey(device),
             Self::Probe | Self::Gpt | Self::Mbr | Self::Lvm | Self::Md | Self::Luks => {
                 self.run(device);
             }
@@ -198,4 +205,9 @@ pub fn fat(data: &[u8]) {
 /// [`Target::Iso9660`] on an input.
 pub fn iso9660(data: &[u8]) {
     Target::Iso9660.run(&device(data));
+}
+
+/// [`Target::Exfat`] on an input.
+pub fn exfat(data: &[u8]) {
+    Target::Exfat.run(&device(data));
 }

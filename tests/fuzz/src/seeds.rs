@@ -111,6 +111,9 @@ fn of_fixture(name: &str, image: &Sparse) -> Vec<Seed> {
             &[Target::Iso9660, Target::Mbr, Target::Probe]
         }
         () if is_fat(image) => &[Target::Fat, Target::Probe],
+        () if (3..).zip(b"EXFAT   ").all(|(at, b)| image.byte(at) == *b) => {
+            &[Target::Exfat, Target::Probe]
+        }
         () if has_lvm(image) => &[Target::Lvm, Target::Probe],
         () if has_md(image) => &[Target::Md, Target::Probe],
         () => &[Target::Gpt, Target::Mbr, Target::Probe],
