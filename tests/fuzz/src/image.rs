@@ -5,6 +5,8 @@ use std::sync::Arc;
 use diskfs_block::BlockRead;
 use diskfs_image::{Format, Gate, Image, OpenOptions};
 
+use crate::luks::NoCipher;
+
 /// Runs of a disk that are looked at: a hostile map has as many as the disk has clusters.
 const MAX_RUNS: usize = 300;
 
@@ -41,6 +43,7 @@ fn visit(device: &Arc<dyn BlockRead>, look: impl Fn(&Image)) {
         format: Some(Format::Qcow2),
         gate: Gate::closed(),
         snapshot,
+        unlock: Some(Arc::new(NoCipher)),
         cache_bytes: 4 << 20,
         ..OpenOptions::default()
     };

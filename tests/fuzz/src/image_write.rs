@@ -5,6 +5,8 @@ use std::sync::Arc;
 use diskfs_block::{BlockRead, BlockWrite, Overlay, Result, check_bounds};
 use diskfs_image::{Format, Gate, Image, OpenOptions};
 
+use crate::luks::NoCipher;
+
 /// What a run may change.
 const CHANGED_MAX_BYTES: u64 = 64 << 20;
 /// Room behind the image for what is written.
@@ -39,6 +41,7 @@ pub(crate) fn qcow2(device: &Arc<dyn BlockRead>) {
     let options = OpenOptions {
         format: Some(Format::Qcow2),
         gate: Gate::closed(),
+        unlock: Some(Arc::new(NoCipher)),
         cache_bytes: 4 << 20,
         ..OpenOptions::default()
     };

@@ -1,8 +1,10 @@
 //! LUKS.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, BlockWrite, Overlay};
+use diskfs_block::{BlockRead, BlockWrite, Overlay, Result};
+use diskfs_image::{Decrypt, Unlock};
 use diskfs_luks::{Header, Key, Limits, Secret, Unlocked};
 use sha2::{Digest, Sha256};
 
@@ -60,7 +62,7 @@ pub(crate) fn volume(device: &Arc<dyn BlockRead>) {
 }
 
 /// Makes the checksum of a LUKS2 header right.
-fn seal(device: &dyn BlockWrite, copy: u64) -> diskfs_block::Result<()> {
+fn seal(device: &dyn BlockWrite, copy: u64) -> Result<()> {
     const CHECKSUM: std::ops::Range<usize> = 448..512;
     let mut start = [0; 512];
     device.read_at(copy, &mut start)?;
@@ -93,9 +95,35 @@ const METADATA: &str = r#"{
  "config": {"json_size": "12288", "keyslots_size": "262144"}
 }"#;
 
-/// A volume of each version.
-pub(crate) fn seeds() -> [(&'static str, Sparse); 2] {
-    [("luks1", luks1()), ("luks2", luks2())]
+/// A volume of each version, and one whose first header is gone.
+pub(crate) fn seeds() -> [(&'static str, Sparse); 3] {
+    let mut lost = luks2();
+    lost.write(0, &[0; 8]);
+    [("luks1", luks1()), ("luks2", luks2()), ("luks2, lost", lost)]
+}
+
+/// Opens encrypted images without a cipher: what is encrypted is read as it is. Their headers are
+/// looked at, and tried.
+#[derive(Debug)]
+pub(crate) struct NoCipher;
+
+impl Unlock for NoCipher {
+    fn unlock(&self, _path: &Path, header: &dyn BlockRead) -> Result<Option<Arc<dyn Decrypt>>> {
+        if let Ok(Some(parsed)) = Header::read(header) {
+            let _ = parsed.unlock(header, &Key::passphrase(b"secret"), &LIMITS);
+        }
+        Ok(Some(Arc::new(Self)))
+    }
+}
+
+impl Decrypt for NoCipher {
+    fn reader(&self, file: Arc<dyn BlockRead>) -> Result<Arc<dyn BlockRead>> {
+        Ok(file)
+    }
+
+    fn writer(&self, file: Arc<dyn BlockWrite>) -> Result<Arc<dyn BlockWrite>> {
+        Ok(file)
+    }
 }
 
 fn luks1() -> Sparse {
