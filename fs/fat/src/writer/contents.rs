@@ -103,6 +103,11 @@ impl Writer {
         if count == 0 {
             return Ok(self.volume.boot.bytes_of(has));
         }
+        let mut cut = self.freed.iter().filter_map(|freed| freed.end);
+        if cut.any(|end| Some(end) == chain.last()) {
+            // The device's entry still has the size from before the cut, and needs that chain.
+            self.commit()?;
+        }
         // What took room may have written the table: the chain itself is the same.
         let added = self.take(count, chain.last())?;
         let all = self.link(&chain, &added)?;
