@@ -2,6 +2,7 @@
 
 use diskfs_block::{BlockRead, check_bounds};
 
+use crate::partition::Role;
 use crate::warnings::Warnings;
 use crate::{Partition, Problem, SectorSize};
 
@@ -39,7 +40,7 @@ fn mark_out_of_range(
 
 /// One sweep in order of start: each partition against the one before it that ends last. So every
 /// partition that overlaps any other is found, with one warning for it and not one for each pair.
-/// An extended partition is left out: its logical ones lie within it.
+/// One that holds others is left out: they lie within it.
 fn mark_overlaps(partitions: &mut [Partition], sector_size: SectorSize, warnings: &mut Warnings) {
     let mut order: Vec<usize> = (0..partitions.len()).collect();
     order.retain(|&i| partitions.get(i).is_some_and(|p| !p.is_extended()));
@@ -56,12 +57,17 @@ fn mark_overlaps(partitions: &mut [Partition], sector_size: SectorSize, warnings
     }
 }
 
-/// Extended partitions against the MBR's other entries: at most four in all.
+/// Extended partitions and slices against the MBR's other entries: at most four in all.
 fn mark_extended(partitions: &mut [Partition], sector_size: SectorSize, warnings: &mut Warnings) {
     let primaries = partitions.iter().take_while(|p| p.number <= 4).count();
     for i in 0..primaries {
         for j in i.saturating_add(1)..primaries {
-            let both = [i, j].map(|k| partitions.get(k).is_some_and(Partition::is_extended));
+            let pair = || [i, j].map(|k| partitions.get(k));
+            let is_whole = |p: Option<&Partition>| p.is_some_and(|p| p.role == Role::Whole);
+            let both = pair().map(|p| p.is_some_and(Partition::is_extended));
+            if pair().into_iter().any(is_whole) {
+                continue;
+            }
             if both.contains(&true) {
                 mark_pair(partitions, [i, j], sector_size, warnings);
             }
@@ -122,6 +128,7 @@ mod tests {
             },
             problem: None,
             disk_signature: 0,
+            role: Role::Own,
         }
     }
 

@@ -1,4 +1,5 @@
-//! Partition tables as block devices: GPT, MBR, and what the two look like together; and the logical
+//! Partition tables as block devices: GPT, MBR, and what the two look like together; labels of BSD, Sun
+//! and SGI, Apple's map; and the logical
 //! volumes of LVM2 ([`lvm`]) and arrays of md ([`md`]).
 //!
 //! [`read_table`] looks at a disk and tells its partitions; [`Partition::open`] makes a device of
@@ -47,7 +48,9 @@
     )
 )]
 
+mod apm;
 mod boot_sector;
+mod bsd;
 mod cache;
 mod check;
 mod cow;
@@ -60,6 +63,8 @@ pub mod md;
 mod partition;
 mod persistent;
 mod sector;
+mod sgi;
+mod sun;
 pub mod swap;
 mod table;
 mod thin;

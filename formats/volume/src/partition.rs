@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use diskfs_block::{BlockRead, Error, ErrorKind, Result, Slice};
 
-use crate::{Attributes, Guid, gpt, mbr};
+use crate::{Attributes, Guid, apm, bsd, gpt, mbr, sgi, sun};
 
 /// A partition as its table describes it, in bytes of the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +24,19 @@ pub struct Partition {
     pub problem: Option<Problem>,
     /// The part of [`uuid`](Self::uuid) that an MBR entry takes from its disk.
     pub(crate) disk_signature: u32,
+    /// What it is beside the others of its table.
+    pub(crate) role: Role,
+}
+
+/// What a partition is beside the others of its table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// One among others, or a container by its type.
+    Own,
+    /// A container of others, for it holds a label.
+    Slice,
+    /// It names what others are on: the disk, the table, what is free.
+    Whole,
 }
 
 /// What is told of a partition by one kind of table only.
@@ -49,6 +62,28 @@ pub enum PartitionKind {
         active: bool,
         /// Whether it lives within the extended partition.
         logical: bool,
+    },
+    /// An entry of a disklabel of the BSDs.
+    Bsd {
+        /// What it is for.
+        fstype: u8,
+    },
+    /// An entry of a label of Sun's.
+    Sun {
+        /// What it is for.
+        tag: u16,
+    },
+    /// An entry of a volume header of SGI's.
+    Sgi {
+        /// What it is for.
+        type_number: u32,
+    },
+    /// An entry of Apple's partition map.
+    Apple {
+        /// What it is for, in the map's own words: `Apple_HFS`.
+        kind: String,
+        /// Its name; what is no UTF-8 in it is replaced by U+FFFD.
+        name: String,
     },
 }
 
@@ -113,12 +148,16 @@ impl Partition {
         match &self.kind {
             PartitionKind::Gpt { type_guid, .. } => gpt::type_name(*type_guid),
             PartitionKind::Mbr { type_byte, .. } => mbr::type_name(*type_byte),
+            PartitionKind::Bsd { fstype } => bsd::type_name(*fstype),
+            PartitionKind::Sun { tag } => sun::type_name(*tag),
+            PartitionKind::Sgi { type_number } => sgi::type_name(*type_number),
+            PartitionKind::Apple { kind, .. } => apm::type_name(kind),
         }
         .unwrap_or("unknown")
     }
 
     /// The PARTUUID as `blkid` prints it: the GUID in lower case, or the MBR's disk id and the
-    /// number (`1234abcd-05`). An MBR without a disk id gives none.
+    /// number (`1234abcd-05`). An MBR without a disk id gives none, and no other kind of table does.
     pub fn uuid(&self) -> Option<String> {
         match &self.kind {
             PartitionKind::Gpt { guid, .. } => Some(guid.to_string()),
@@ -126,24 +165,34 @@ impl Partition {
             PartitionKind::Mbr { .. } => {
                 Some(format!("{:08x}-{:02x}", self.disk_signature, self.number))
             }
+            PartitionKind::Bsd { .. }
+            | PartitionKind::Sun { .. }
+            | PartitionKind::Sgi { .. }
+            | PartitionKind::Apple { .. } => None,
         }
     }
 
-    /// The name that a GPT gives it (PARTLABEL); `None` without one.
+    /// The name that a GPT or Apple's map gives it (PARTLABEL); `None` without one.
     pub fn name(&self) -> Option<&str> {
         match &self.kind {
-            PartitionKind::Gpt { name, .. } if !name.is_empty() => Some(name),
+            PartitionKind::Gpt { name, .. } | PartitionKind::Apple { name, .. }
+                if !name.is_empty() =>
+            {
+                Some(name)
+            }
             _ => None,
         }
     }
 
-    /// Whether it is a container of logical partitions, and nothing by itself.
+    /// Whether it holds other partitions and is nothing by itself: an extended partition, a slice with
+    /// a BSD disklabel, the partition that stands for the whole disk.
     pub fn is_extended(&self) -> bool {
         match self.kind {
+            _ if self.role != Role::Own => true,
             PartitionKind::Mbr {
                 type_byte, logical, ..
             } => !logical && mbr::is_extended(type_byte),
-            PartitionKind::Gpt { .. } => false,
+            _ => false,
         }
     }
 

@@ -4,7 +4,7 @@ use diskfs_block::{BlockRead, Result, read_within};
 
 use crate::mbr::{self, BootRecord};
 use crate::warnings::Warnings;
-use crate::{Partition, SectorSize, boot_sector, gpt};
+use crate::{Partition, SectorSize, apm, boot_sector, bsd, gpt, sgi, sun};
 
 /// What a partition table says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +34,14 @@ pub enum TableKind {
     Mbr,
     /// A GUID partition table behind an MBR that repeats some of its partitions. The GPT counts.
     HybridMbr,
+    /// A disklabel of the BSDs, on the whole disk. One in a slice of an MBR is a part of that.
+    Bsd,
+    /// A label of Sun's.
+    Sun,
+    /// A volume header of SGI's.
+    Sgi,
+    /// Apple's partition map.
+    Apple,
 }
 
 impl std::fmt::Display for TableKind {
@@ -42,6 +50,10 @@ impl std::fmt::Display for TableKind {
             Self::Gpt => "gpt",
             Self::Mbr => "mbr",
             Self::HybridMbr => "hybrid mbr",
+            Self::Bsd => "bsd",
+            Self::Sun => "sun",
+            Self::Sgi => "sgi",
+            Self::Apple => "mac",
         })
     }
 }
@@ -79,7 +91,7 @@ fn read(
     };
     let Some(record) = BootRecord::from_sector(&sector) else {
         warn_of_unprotected_gpt(device, gpt_sizes)?;
-        return Ok(None);
+        return without_mbr(device, &sector);
     };
     let mut warnings = Warnings::default();
     if record.entries.iter().any(mbr::Entry::is_protective) {
@@ -89,14 +101,27 @@ fn read(
                 "the MBR protects a GPT, but there is none, neither at LBA 1 nor at the disk's end",
             ),
         }
-    } else if boot_sector::is_filesystem(&sector) || !flags_are_valid(&record) {
+    } else if boot_sector::is_filesystem(&sector) {
         return Ok(None);
+    } else if !flags_are_valid(&record) {
+        return without_mbr(device, &sector);
     } else if gpt::has_header(device, gpt_sizes)? {
         warnings.push(
             "there is a GPT header at LBA 1, but no protective MBR: it is taken for a leftover",
         );
     }
     mbr::table(device, &record, mbr_size, warnings).map(Some)
+}
+
+/// The tables of other machines, of which each is told by a magic number and most by a checksum.
+fn without_mbr(device: &dyn BlockRead, sector: &[u8]) -> Result<Option<PartitionTable>> {
+    if let Some(table) = sun::table(device, sector).or_else(|| sgi::table(device, sector)) {
+        return Ok(Some(table));
+    }
+    if let Some(table) = apm::table(device, sector)? {
+        return Ok(Some(table));
+    }
+    bsd::table(device)
 }
 
 /// A boot sector of a filesystem has code where the entries would be, so that some flag is neither

@@ -119,6 +119,10 @@ fn partition(partition: &Partition) -> Value {
     let type_id = match &partition.kind {
         PartitionKind::Gpt { type_guid, .. } => type_guid.to_string(),
         PartitionKind::Mbr { type_byte, .. } => format!("0x{type_byte:02x}"),
+        PartitionKind::Bsd { fstype } => fstype.to_string(),
+        PartitionKind::Sun { tag } => format!("0x{tag:02x}"),
+        PartitionKind::Sgi { type_number } => format!("0x{type_number:02x}"),
+        PartitionKind::Apple { kind, .. } => kind.clone(),
         _ => String::new(),
     };
     json!({

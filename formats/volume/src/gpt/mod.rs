@@ -14,6 +14,7 @@ pub use entry::Attributes;
 pub(crate) use types::type_name;
 
 use crate::check::check;
+use crate::partition::Role;
 use crate::sector::Lba;
 use crate::warnings::Warnings;
 use crate::{Partition, PartitionKind, PartitionTable, SectorSize, TableKind};
@@ -199,5 +200,6 @@ fn partition(number: u32, entry: Entry, len_sectors: u64, sector_size: SectorSiz
         },
         problem: None,
         disk_signature: 0,
+        role: Role::Own,
     }
 }

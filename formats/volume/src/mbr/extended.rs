@@ -90,6 +90,11 @@ impl<'a> Chain<'a> {
         }
     }
 
+    /// The number that the next partition gets.
+    pub(super) fn next_number(&self) -> u32 {
+        self.next_number
+    }
+
     /// The record at `at`, or why the chain ends there.
     fn record(&mut self, at: Lba) -> Result<std::result::Result<BootRecord, &'static str>> {
         if self.seen.len() >= MAX_RECORDS {

@@ -9,7 +9,9 @@ use diskfs_block::{BlockRead, Result};
 pub(crate) use boot_record::{BootRecord, Entry};
 pub(crate) use types::{is_extended, type_name};
 
+use crate::bsd;
 use crate::check::check;
+use crate::partition::Role;
 use crate::sector::Lba;
 use crate::warnings::Warnings;
 use crate::{Partition, PartitionKind, PartitionTable, SectorSize, TableKind};
@@ -34,6 +36,18 @@ pub(crate) fn table(
     let mut chain = Chain::new(device, sector_size, record.disk_signature);
     for (number, entry) in used().filter(|(_, e)| is_extended(e.type_byte)) {
         chain.follow(number, entry, &mut partitions, &mut warnings)?;
+    }
+    let mut next = chain.next_number();
+    for (number, entry) in used().filter(|(_, e)| bsd::is_slice(e.type_byte)) {
+        let inside = bsd::in_slice(device, &entry, next, &mut warnings)?;
+        next = inside
+            .last()
+            .map_or(next, |last| last.number.saturating_add(1));
+        let slice = partitions.iter_mut().find(|p| p.number == number);
+        if let Some(slice) = slice.filter(|_| !inside.is_empty()) {
+            slice.role = Role::Slice;
+        }
+        partitions.extend(inside);
     }
     check(&mut partitions, device, sector_size, &mut warnings);
     Ok(PartitionTable {
@@ -66,5 +80,6 @@ fn partition(number: u32, entry: &Entry, start: Lba, sector_size: SectorSize) ->
         },
         problem: None,
         disk_signature: 0,
+        role: Role::Own,
     }
 }
