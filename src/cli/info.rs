@@ -74,9 +74,8 @@ fn reports(args: &Info, session: &mut Session, disk: &Disk) -> Vec<VolumeReport>
 }
 
 fn report(session: &mut Session, volume: Volume) -> VolumeReport {
-    let listed = volume.logical().is_some() || volume.array().is_some();
-    if listed && volume.problem().is_some() {
-        // It is told with its group or array, and is no failure of this command.
+    if volume.problem().is_some() {
+        // It is told with its table, group or array, and is no failure of this command.
         return VolumeReport {
             volume,
             content: None,

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use diskfs_volume::{Partition, Problem};
+
 use super::lvm::{self, Group, PhysicalVolumes};
 use super::md::{self, MdArray};
-use super::{Disk, Keys, Volume, choose, luks};
+use super::{Disk, Keys, Volume, luks, magic};
 use crate::Result;
 
 /// LUKS in LVM in LUKS, and so on: deeper than this, nobody means it.
@@ -101,20 +103,41 @@ fn on_the_disk(disk: &Disk, number: usize) -> Result<Vec<Volume>> {
     let table = disk.partition_table()?;
     let partitions = table.map_or(&[][..], |table| table.partitions.as_slice());
     let device = || disk.guest_disk();
-    let volumes = match partitions {
-        [] => vec![Volume::whole(&disk.path, device())],
-        some => {
-            let whole = Volume::whole(&disk.path, device());
-            let of_table = some
-                .iter()
-                .filter(|partition| !partition.is_extended())
-                .map(|partition| Volume::partition(&disk.path, device(), partition));
-            let hybrid = Some(whole).filter(|whole| choose::is_iso(whole).unwrap_or(false));
-            hybrid.into_iter().chain(of_table).collect()
-        }
+    let whole = Volume::whole(&disk.path, device());
+    let volumes = if partitions.is_empty() {
+        vec![whole]
+    } else {
+        let hybrid = Some(whole).filter(|whole| is_iso(whole).unwrap_or(false));
+        let is_hybrid = hybrid.is_some();
+        let of_table = partitions
+            .iter()
+            .filter(|partition| !partition.is_extended())
+            .cloned()
+            .map(|partition| {
+                if is_hybrid {
+                    shared(partition)
+                } else {
+                    partition
+                }
+            })
+            .map(|partition| Volume::partition(&disk.path, device(), &partition));
+        hybrid.iter().cloned().chain(of_table).collect()
     };
     Ok(volumes
         .into_iter()
         .map(|volume| volume.on_disk(number))
         .collect())
+}
+
+/// Whether there is an ISO on a whole disk, whose first sectors may be anything.
+fn is_iso(whole: &Volume) -> Result<bool> {
+    Ok(magic::iso9660::is_on(&*whole.device()?)?)
+}
+
+/// A partition of an ISO that boots from a disk: it lies on others because that is meant.
+fn shared(mut partition: Partition) -> Partition {
+    if let Some(Problem::Overlaps { .. }) = partition.problem {
+        partition.problem = None;
+    }
+    partition
 }

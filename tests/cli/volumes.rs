@@ -157,3 +157,33 @@ fn a_snapshot_is_another_disk() {
     let (code, stderr) = diskfs(&image, &["info", "--snapshot", "no such", name]).failure();
     assert_eq!(code, 3, "{stderr}");
 }
+
+/// An ISO that boots from a disk, too, has a table whose partitions lie on one another, as is meant.
+#[test]
+fn an_iso_with_a_partition_table_is_no_failure() {
+    let iso = image("iso9660-hybrid.iso");
+    let run = diskfs(&iso, &["info", "iso9660-hybrid.iso"]);
+    assert_eq!(run.code(), Some(0), "{}", run.stderr());
+    let warnings = run.stderr();
+    assert!(
+        warnings
+            .lines()
+            .all(|line| line.starts_with("diskfs: warning: ")),
+        "{warnings}"
+    );
+    assert!(
+        warnings.contains("partitions 1 (LBA 0 to 4095) and 2"),
+        "{warnings}"
+    );
+    let told = String::from_utf8_lossy(&run.output.stdout);
+    for expected in [
+        "disk    iso9660  DISKFS",
+        "p2      vfat     ESP",
+        "overlaps partition 2",
+    ] {
+        assert!(told.contains(expected), "{expected}: {told}");
+    }
+    let listed = diskfs(&iso, &["ls", "iso9660-hybrid.iso"]);
+    let listed = String::from_utf8_lossy(&listed.output.stdout);
+    assert!(listed.contains("README"), "{listed}");
+}

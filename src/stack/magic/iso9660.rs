@@ -1,19 +1,75 @@
-//! ISO 9660 (ECMA-119, 8.4): the primary volume descriptor in sector 16 of 2048 bytes. The date of the
-//! last modification stands in for a UUID, or that of the creation.
+//! ISO 9660 (ECMA-119, 8.4 and 8.5): descriptors in sectors of 2048 bytes, from the sixteenth on. The
+//! date of the last modification stands in for a UUID, or that of the creation.
+
+use diskfs_block::{BlockRead, Result};
 
 use super::found::filesystem;
 use super::view::View;
 use crate::stack::content::Content;
 
-const DESCRIPTOR: u64 = 16 * 2048;
+const SECTOR: u64 = 2048;
+const PRIMARY: u64 = 16 * SECTOR;
+/// A few is usual; discs that boot have one more.
+const MAX_DESCRIPTORS: u64 = 16;
+
+/// Whether there is one, whatever else there is.
+pub(in crate::stack) fn is_on(device: &dyn BlockRead) -> Result<bool> {
+    let mut magic = [0; 6];
+    if device.size_bytes() < PRIMARY + SECTOR {
+        return Ok(false);
+    }
+    device.read_at(PRIMARY, &mut magic)?;
+    Ok(magic == *b"\x01CD001")
+}
 
 pub(super) fn probe(view: &View<'_>) -> Option<Content> {
-    view.has(DESCRIPTOR, b"\x01CD001").then(|| {
+    view.has(PRIMARY, b"\x01CD001").then(|| {
         let uuid = [830, 813]
             .into_iter()
-            .find_map(|at| date_as_uuid(view.array(DESCRIPTOR + at)));
-        filesystem("iso9660", view.label::<32>(DESCRIPTOR + 40), uuid)
+            .find_map(|at| date_as_uuid(view.array(PRIMARY + at)));
+        filesystem("iso9660", label(view), uuid)
     })
+}
+
+/// The label of Joliet has small letters and blanks, but half the length: the rest is from the primary
+/// one when they begin alike.
+fn label(view: &View<'_>) -> Vec<u8> {
+    let primary: [u8; 32] = view.array(PRIMARY + 40);
+    let trimmed = view.label::<32>(PRIMARY + 40);
+    let Some(descriptor) = joliet(view) else {
+        return trimmed;
+    };
+    let units: [u8; 32] = view.array(descriptor + 40);
+    let units = units
+        .chunks_exact(2)
+        .map(|unit| u16::from_be_bytes([unit[0], unit[1]]));
+    let units: Vec<u16> = units.take_while(|unit| *unit != 0).collect();
+    let mut text = String::from_utf16_lossy(&units);
+    let alike = |(unit, byte): (&u16, &u8)| {
+        let unit = u8::try_from(*unit).unwrap_or(0);
+        *byte == b'_' || byte.eq_ignore_ascii_case(&unit)
+    };
+    if units.len() == 16 && units.iter().zip(&primary).all(alike) {
+        text.push_str(&String::from_utf8_lossy(&primary[16..]));
+    }
+    let joliet = text.trim_end_matches(['\0', ' ']);
+    match joliet {
+        "" => trimmed,
+        _ => joliet.as_bytes().to_vec(),
+    }
+}
+
+/// The supplementary descriptor with an escape sequence of Joliet.
+fn joliet(view: &View<'_>) -> Option<u64> {
+    let descriptors = (1..MAX_DESCRIPTORS).map(|n| PRIMARY + n * SECTOR);
+    descriptors
+        .take_while(|at| view.has(at + 1, b"CD001") && view.u8(*at) != 255)
+        .filter(|at| view.u8(*at) == 2)
+        .find(|at| {
+            [b"%/@", b"%/C", b"%/E"]
+                .iter()
+                .any(|escape| view.has(at + 88, *escape))
+        })
 }
 
 /// Digits of a date, grouped; `None` for a date that is not given.

@@ -1,17 +1,41 @@
-//! Members of arrays of md: versions 1.1 (at 0) and 1.2 (at 4 KiB) of its superblock (md(4)).
-//!
-//! Versions 0.90 and 1.0 stand at the end and leave the filesystem where it was, so that it can be
-//! read without them.
+//! Members of arrays of md (md(4)).
 
 use super::found::container;
 use super::view::View;
 use crate::stack::content::Content;
 
+/// `mdp_superblock_s` and `mdp_superblock_1` begin with it.
+const MAGIC: u32 = 0xa92b_4efc;
+
+/// Versions 1.1 (at 0) and 1.2 (at 4 KiB).
 pub(super) fn probe(view: &View<'_>) -> Option<Content> {
-    let is_superblock = |at: &u64| {
-        view.le32(*at) == 0xa92b_4efc && view.le32(at + 4) == 1 // magic, major_version
-    };
-    let at = [0, 4096].into_iter().find(is_superblock)?;
+    let at = [0, 4096].into_iter().find(|at| is_version_1(view, *at))?;
+    Some(version_1(view, at))
+}
+
+/// Versions 0.90 and 1.0 stand at the end and leave a filesystem where it was, so that it can be read
+/// without them: they count where nothing is at the beginning.
+pub(super) fn at_end(view: &View<'_>) -> Option<Content> {
+    let size_bytes = view.size_bytes();
+    let at = (size_bytes / 512).checked_sub(16)? / 8 * 4096;
+    if is_version_1(view, at) {
+        return Some(version_1(view, at));
+    }
+    let at = (size_bytes / 65536).checked_sub(1)? * 65536;
+    (view.le32(at) == MAGIC && view.le32(at + 4) == 0).then(|| {
+        let mut uuid = [0; 16]; // set_uuid0, then set_uuid1 and the others
+        uuid[..4].copy_from_slice(&view.array::<4>(at + 20));
+        uuid[4..].copy_from_slice(&view.array::<12>(at + 52));
+        uuid.chunks_exact_mut(4).for_each(<[u8]>::reverse); // Printed as four numbers.
+        container("linux_raid_member", Vec::new(), super::uuid::text(uuid))
+    })
+}
+
+fn is_version_1(view: &View<'_>, at: u64) -> bool {
+    view.le32(at) == MAGIC && view.le32(at + 4) == 1 // magic, major_version
+}
+
+fn version_1(view: &View<'_>, at: u64) -> Content {
     let (name, uuid) = (view.label::<32>(at + 32), view.uuid(at + 16));
-    Some(container("linux_raid_member", name, uuid))
+    container("linux_raid_member", name, uuid)
 }

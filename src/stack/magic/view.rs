@@ -7,6 +7,9 @@ use diskfs_block::{BlockRead, Error, Result};
 /// What is read of a volume first, in one read: nearly all kinds have their magic there.
 const HEAD_BYTES: u64 = 8192;
 
+/// What is read next, in one read: all other kinds that are usual begin there.
+const BODY_BYTES: u64 = 72 << 10;
+
 /// What is read elsewhere is read in whole pieces of this, so that neighbours come with it.
 const PIECE_BYTES: u64 = 4096;
 
@@ -40,6 +43,10 @@ impl<'a> View<'a> {
         }
     }
 
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
     /// Why something could not be read, if so: what was told meanwhile is worth nothing.
     pub(super) fn finish<T>(self, told: T) -> Result<T> {
         match self.failure.into_inner() {
@@ -70,12 +77,13 @@ impl<'a> View<'a> {
     fn fetch(&self, offset: u64, end: u64) {
         let (start, end) = match end {
             ..=HEAD_BYTES => (0, HEAD_BYTES),
+            ..=BODY_BYTES if offset >= HEAD_BYTES => (HEAD_BYTES, BODY_BYTES),
             _ => (
                 offset - offset % PIECE_BYTES,
                 end.checked_next_multiple_of(PIECE_BYTES).unwrap_or(end),
             ),
         };
-        let Ok(len) = usize::try_from(end.min(self.size_bytes) - start) else {
+        let Ok(len) = usize::try_from(end.min(self.size_bytes).saturating_sub(start)) else {
             return; // No caller asks for that much.
         };
         let mut bytes = vec![0; len];
@@ -114,6 +122,14 @@ impl<'a> View<'a> {
         u64::from_le_bytes(self.array(offset))
     }
 
+    pub(super) fn be32(&self, offset: u64) -> u32 {
+        u32::from_be_bytes(self.array(offset))
+    }
+
+    pub(super) fn be64(&self, offset: u64) -> u64 {
+        u64::from_be_bytes(self.array(offset))
+    }
+
     pub(super) fn be16(&self, offset: u64) -> u16 {
         u16::from_be_bytes(self.array(offset))
     }
@@ -127,11 +143,17 @@ impl<'a> View<'a> {
 
     /// A name of at most `len` bytes in UTF-16, ended by a zero.
     pub(super) fn utf16_le(&self, offset: u64, len: usize) -> Vec<u8> {
+        self.utf16(offset, len, u16::from_le_bytes)
+    }
+
+    /// The same, big-endian.
+    pub(super) fn utf16_be(&self, offset: u64, len: usize) -> Vec<u8> {
+        self.utf16(offset, len, u16::from_be_bytes)
+    }
+
+    fn utf16(&self, offset: u64, len: usize, order: fn([u8; 2]) -> u16) -> Vec<u8> {
         let text = self.with(offset, len, |bytes| {
-            let units = bytes.chunks_exact(2).map(|unit| match unit {
-                [low, high] => u16::from_le_bytes([*low, *high]),
-                _ => 0,
-            });
+            let units = bytes.chunks_exact(2).map(|unit| order([unit[0], unit[1]]));
             let units: Vec<u16> = units.take_while(|unit| *unit != 0).collect();
             String::from_utf16_lossy(&units)
         });

@@ -1,0 +1,24 @@
+//! bcache and bcachefs: `struct cache_sb` and `struct bch_sb` at 4 KiB, which begin alike.
+
+use super::found::{container, filesystem};
+use super::view::View;
+use crate::stack::content::Content;
+
+const SB: u64 = 4096;
+
+pub(super) fn probe(view: &View<'_>) -> Option<Content> {
+    view.has(
+        SB + 24,
+        b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81",
+    )
+    .then(|| container("bcache", view.label::<32>(SB + 72), view.uuid(SB + 40)))
+}
+
+/// The identity is that of the filesystem (`user_uuid`), not the one of this member.
+pub(super) fn bcachefs(view: &View<'_>) -> Option<Content> {
+    view.has(
+        SB + 24,
+        b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef",
+    )
+    .then(|| filesystem("bcachefs", view.label::<32>(SB + 72), view.uuid(SB + 56)))
+}

@@ -1,0 +1,10 @@
+//! Ceph: the label of a device of `BlueStore`, which is text.
+
+use super::found::container;
+use super::view::View;
+use crate::stack::content::Content;
+
+pub(super) fn probe(view: &View<'_>) -> Option<Content> {
+    view.has(0, b"bluestore block device")
+        .then(|| container("ceph_bluestore", Vec::new(), None))
+}

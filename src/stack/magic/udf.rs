@@ -1,0 +1,70 @@
+//! UDF (ECMA-167; OSTA, UDF 2.60): the volume recognition sequence from 32 KiB on, the anchor at block
+//! 256, and the descriptors that it points to.
+
+use super::found::filesystem;
+use super::view::View;
+use crate::stack::content::Content;
+
+use super::osta;
+
+/// Of the volume recognition sequence: its structures are of 2 KiB, or as large as a sector.
+const RECOGNITION: u64 = 32 << 10;
+/// The anchor points to this many descriptors at most; a dozen is usual.
+const MAX_DESCRIPTORS: u32 = 64;
+/// Tags of descriptors (ECMA-167, 3/7.2.1).
+const PRIMARY: u16 = 1;
+const ANCHOR: u16 = 2;
+const LOGICAL_VOLUME: u16 = 6;
+const TERMINATOR: u16 = 8;
+
+pub(super) fn probe(view: &View<'_>) -> Option<Content> {
+    is_recognised(view).then(|| {
+        let sizes = [512, 1024, 2048, 4096];
+        let anchored = sizes
+            .into_iter()
+            .find(|bytes| tag(view, 256 * bytes) == ANCHOR);
+        let (label, uuid) = anchored
+            .map(|bytes| identity(view, bytes))
+            .unwrap_or_default();
+        filesystem("udf", label, uuid)
+    })
+}
+
+/// `NSR02` or `NSR03` in the sequence.
+fn is_recognised(view: &View<'_>) -> bool {
+    [2048, 4096].into_iter().any(|bytes| {
+        let structures = (0..16).map(|n| RECOGNITION + n * bytes);
+        let known = |at: &u64| {
+            [
+                b"BEA01", b"BOOT2", b"CD001", b"CDW02", b"TEA01", b"NSR02", b"NSR03",
+            ]
+            .iter()
+            .any(|id| view.has(at + 1, *id))
+        };
+        structures
+            .take_while(known)
+            .any(|at| view.has(at + 1, b"NSR0"))
+    })
+}
+
+fn tag(view: &View<'_>, at: u64) -> u16 {
+    view.le16(at)
+}
+
+/// Label and UUID by the volume descriptors.
+fn identity(view: &View<'_>, block_bytes: u64) -> (Vec<u8>, Option<String>) {
+    let anchor = 256 * block_bytes;
+    let (len, first) = (view.le32(anchor + 16), view.le32(anchor + 20));
+    let count = u64::from(len) / block_bytes;
+    let (mut label, mut uuid) = (Vec::new(), None);
+    for n in 0..count.min(u64::from(MAX_DESCRIPTORS)) {
+        let at = (u64::from(first) + n) * block_bytes;
+        match tag(view, at) {
+            PRIMARY => uuid = uuid.or_else(|| osta::uuid(&view.array(at + 72))), // VolumeSetIdentifier
+            LOGICAL_VOLUME => label = osta::text(&view.array::<128>(at + 84)), // LogicalVolumeIdentifier
+            TERMINATOR => break,
+            _ => {}
+        }
+    }
+    (label, uuid)
+}
