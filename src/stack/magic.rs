@@ -117,8 +117,9 @@ const IN_HEAD: &[Probe] = &[
 
 /// Told by the next 64 KiB.
 const IN_BODY: &[Probe] = &[
-    udf::probe,
+    // A disc that has both is UDF to blkid; as ISO 9660 its files are read.
     iso9660::probe,
+    udf::probe,
     jfs::probe,
     btrfs::probe,
     reiserfs::probe,

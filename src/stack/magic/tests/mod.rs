@@ -36,6 +36,20 @@ fn tells_kind_label_and_uuid() {
 }
 
 #[test]
+fn a_disc_with_both_is_what_can_be_read() {
+    let iso: (usize, &[u8]) = (32 << 10, b"\x01CD001\x01");
+    let udf: [(usize, &[u8]); 3] = [
+        ((34 << 10) + 1, b"BEA01"),
+        ((36 << 10) + 1, b"NSR02"),
+        ((38 << 10) + 1, b"TEA01"),
+    ];
+    let both = [&[iso][..], &udf].concat();
+    assert_eq!(told(&both).unwrap().kind, "iso9660");
+    let alone: Vec<_> = udf.iter().map(|(at, id)| (at - 2048, *id)).collect();
+    assert_eq!(told(&alone).unwrap().kind, "udf");
+}
+
+#[test]
 fn tells_ext_versions_by_their_features() {
     let magic: (usize, &[u8]) = (1024 + 0x38, b"\x53\xef");
     let kind = |compat: &[u8], incompat: &[u8]| {
