@@ -2,7 +2,7 @@
 //!
 //! [`Fat::open`] reads the boot sector; from then on the filesystem is a
 //! [`FsRead`](diskfs_vfs::FsRead), from any number of threads. [`WritableFat::open`] makes it a
-//! [`FsWrite`](diskfs_vfs::FsWrite). [`format`] makes a new one.
+//! [`FsWrite`](diskfs_vfs::FsWrite). [`format()`] makes a new one.
 //!
 //! ```no_run
 //! use std::sync::Arc;
