@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use diskfs_clusters::Chain;
-use diskfs_vfs::{Fallocate, InodeNumber};
+use diskfs_vfs::{Fallocate, InodeNumber, Timestamp};
 
 use crate::bytes::{index, len_u64};
 use crate::directory_entry::{ARCHIVE, StreamExtension};
 use crate::entry_set::EntrySet;
 use crate::error::{Error, ErrorKind, Result, device_failed};
 
-use super::{Freed, Writer, now};
+use super::{Freed, Writer};
 
 impl Writer {
     pub(crate) fn write_at(
@@ -73,7 +73,7 @@ impl Writer {
     }
 
     fn put_changed(&mut self, inode: InodeNumber, mut set: EntrySet) -> Result<()> {
-        set.file.set_modified(now());
+        set.file.set_modified(Timestamp::now());
         set.file.set_attribute(ARCHIVE, true);
         self.put_set(inode, &set)
     }

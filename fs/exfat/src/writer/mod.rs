@@ -13,7 +13,6 @@ pub(crate) use names::attributes_of;
 pub(crate) use rename::Existing;
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use diskfs_block::{BlockRead, BlockWrite};
 use diskfs_clusters::{Chain, Cluster, Holds, Place, ROOT};
@@ -412,16 +411,7 @@ fn check_writable_kind(volume: &mut Volume) -> Result<()> {
 
 fn time(at: SetTime) -> Timestamp {
     match at {
-        SetTime::Now => now(),
+        SetTime::Now => Timestamp::now(),
         SetTime::At(at) => at,
-    }
-}
-
-/// The time on the clock.
-fn now() -> Timestamp {
-    let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-    Timestamp {
-        seconds: since.as_secs().try_into().unwrap_or(i64::MAX),
-        nanoseconds: since.subsec_nanos(),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use diskfs_clusters::{Chain, ROOT};
-use diskfs_vfs::{InodeNumber, NewKind};
+use diskfs_vfs::{InodeNumber, NewKind, Timestamp};
 
 use crate::directory::Name;
 use crate::directory_entry::{ARCHIVE, DIRECTORY, FileEntry};
@@ -12,8 +12,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::file_name::FileName;
 use crate::volume::no_such_file;
 
+use super::Writer;
 use super::slots::slots_of;
-use super::{Writer, now};
 
 /// The attributes of a new file of this kind, if exFAT has it.
 pub(crate) fn attributes_of(kind: NewKind<'_>) -> Result<u16> {
@@ -37,7 +37,7 @@ impl Writer {
         if self.volume.directory(dir)?.find(name.key()).is_some() {
             return Err(ErrorKind::Exists.into());
         }
-        let mut set = EntrySet::new(FileEntry::new(attributes, now()), &name);
+        let mut set = EntrySet::new(FileEntry::new(attributes, Timestamp::now()), &name);
         let first = self.find_slots(dir, slots_of(&set))?;
         if set.file.is_directory() {
             let len_bytes = u64::from(self.volume.boot.cluster_bytes);
@@ -131,7 +131,7 @@ impl Writer {
             return Ok(());
         }
         let mut set = self.volume.set(dir)?;
-        set.file.set_modified(now());
+        set.file.set_modified(Timestamp::now());
         self.put_set(dir, &set)
     }
 }
