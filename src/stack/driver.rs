@@ -1,6 +1,7 @@
 //! Which driver opens what.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use diskfs_block::{BlockRead, BlockWrite};
 use diskfs_exfat::{Exfat, WritableExfat};
@@ -89,10 +90,7 @@ impl WriteOptions {
     fn for_ext4(self) -> diskfs_ext4::WriteOptions {
         let defaults = diskfs_ext4::WriteOptions::default();
         diskfs_ext4::WriteOptions {
-            commit_interval: match self.commits {
-                Commits::Timed => defaults.commit_interval,
-                Commits::AtClose => None,
-            },
+            commit_interval: self.commits.interval(defaults.commit_interval),
             root_reserve: match self.root_reserve {
                 RootReserve::Keep => diskfs_ext4::RootReserve::Keep,
                 RootReserve::Use => diskfs_ext4::RootReserve::Use,
@@ -102,22 +100,27 @@ impl WriteOptions {
     }
 
     fn for_exfat(self) -> diskfs_exfat::WriteOptions {
-        match self.commits {
-            Commits::Timed => diskfs_exfat::WriteOptions::default(),
-            Commits::AtClose => diskfs_exfat::WriteOptions {
-                commit_interval: None,
-            },
+        let defaults = diskfs_exfat::WriteOptions::default();
+        diskfs_exfat::WriteOptions {
+            commit_interval: self.commits.interval(defaults.commit_interval),
         }
     }
 
     fn for_fat(self, code_page: CodePage) -> diskfs_fat::WriteOptions {
         let defaults = diskfs_fat::WriteOptions::default();
         diskfs_fat::WriteOptions {
-            commit_interval: match self.commits {
-                Commits::Timed => defaults.commit_interval,
-                Commits::AtClose => None,
-            },
+            commit_interval: self.commits.interval(defaults.commit_interval),
             code_page,
+        }
+    }
+}
+
+impl Commits {
+    /// How long a driver waits, whose `usual` time is that.
+    fn interval(self, usual: Option<Duration>) -> Option<Duration> {
+        match self {
+            Self::Timed => usual,
+            Self::AtClose => None,
         }
     }
 }
