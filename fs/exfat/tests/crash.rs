@@ -73,7 +73,13 @@ fn operate(
                 fs.write_at(file, random.below(12_000), &[b'w'; 3000])
                     .unwrap();
             }
-            (1, Ok(file)) => fs.set_len(file, random.below(9000)).unwrap(),
+            (1, Ok(file)) => {
+                fs.set_len(file, random.below(9000)).unwrap();
+                if random.below(2) == 0 {
+                    // What was cut goes on, before anybody has seen the cut.
+                    fs.set_len(file, random.below(12_000)).unwrap();
+                }
+            }
             (2, Ok(_)) => fs.unlink(dir, name.as_bytes()).unwrap(),
             (3, Ok(_)) => {
                 let other = format!("file number {} with a name", random.below(8));
