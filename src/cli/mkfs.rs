@@ -245,7 +245,10 @@ impl Common {
             return disk.volume("disk");
         }
         let names: Vec<&str> = disk.volumes()?.iter().map(Volume::name).collect();
-        let error = Error::new(ErrorKind::Ambiguous, "which volume is meant?");
+        let error = Error::new(
+            ErrorKind::Ambiguous,
+            "it must be said which volume is meant",
+        );
         let hint = format!("give --volume: {}, or disk for all of it", names.join(", "));
         Err(error.with_hint(hint).in_file(disk.path()))
     }

@@ -412,13 +412,19 @@ fn details(report: &VolumeReport) -> String {
     let Some((identity, _)) = &report.filesystem else {
         return String::new();
     };
-    let mut rows = vec![("features", safe(identity.features.join(", ").as_bytes()))];
+    let mut rows = Vec::new();
+    if !identity.features.is_empty() {
+        rows.push(("features", safe(identity.features.join(", ").as_bytes())));
+    }
     rows.extend(
         identity
             .notes
             .iter()
             .map(|note| ("note", safe(note.as_bytes()))),
     );
+    if rows.is_empty() {
+        return String::new();
+    }
     format!(
         "\n{} ({}):\n{}",
         report.volume.name(),
