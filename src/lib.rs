@@ -57,6 +57,8 @@ mod file;
 mod filesystem;
 pub mod guest;
 mod stack;
+#[cfg(feature = "vhost-user")]
+mod vhost_user;
 mod writable;
 
 pub use diskfs_block as block;

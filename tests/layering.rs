@@ -71,6 +71,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
 const SOURCES_MAY_USE: &[(&str, &[&str])] = &[
     // Exports know their trait and nothing of what is behind it.
     ("src/export/fuse", &["diskfs_vfs"]),
+    ("src/export/vhost_user", &["diskfs_block"]),
+    ("src/vhost_user", &[]),
 ];
 
 /// What a part of the root package could name: the other members and the root's own modules.

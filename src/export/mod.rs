@@ -2,3 +2,5 @@
 
 #[cfg(feature = "fuse")]
 pub mod fuse;
+#[cfg(feature = "vhost-user")]
+pub mod vhost_user;

@@ -1,0 +1,195 @@
+//! A block device served over a Unix socket by vhost-user-blk, to a virtual machine of QEMU,
+//! cloud-hypervisor or User Mode Linux: any [`BlockRead`] read-only, any [`BlockWrite`] to read and
+//! write.
+//!
+//! ```no_run
+//! # fn open() -> std::sync::Arc<dyn diskfs::block::BlockRead> { unimplemented!() }
+//! use std::os::unix::net::UnixListener;
+//! use diskfs::export::vhost_user::{BlockDevice, Options, serve};
+//!
+//! let device = BlockDevice::read_only(open()).into();
+//! let served = serve(UnixListener::bind("disk.sock")?, &device, &Options::default())?;
+//! served.wait()?; // until the virtual machine has gone
+//! # Ok::<(), diskfs::Error>(())
+//! ```
+//!
+//! The guest's requests move bytes between its memory, which it shares, and the device; several at
+//! once. What is promised and what is refused is in `src/export/vhost_user/DESIGN.md`.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
+
+use std::num::{NonZeroU16, NonZeroUsize};
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+
+use diskfs_block::{BlockRead, BlockWrite, Error as BlockError};
+
+use crate::vhost_user::{self, Service};
+use crate::{Error, ErrorKind, Result};
+
+mod backend;
+mod config;
+mod failures;
+mod request;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use backend::Backend;
+use failures::Failures;
+
+/// A block device as a virtual machine is to see it. It can be served again when a virtual machine
+/// has gone.
+#[derive(Debug)]
+pub struct BlockDevice {
+    disk: Disk,
+    serial: String,
+    failures: Failures,
+}
+
+#[derive(Debug)]
+enum Disk {
+    ReadOnly(Arc<dyn BlockRead>),
+    Writable(Arc<dyn BlockWrite>),
+}
+
+impl BlockDevice {
+    /// A device that the guest can't write to.
+    pub fn read_only(device: Arc<dyn BlockRead>) -> Self {
+        Self::new(Disk::ReadOnly(device))
+    }
+
+    /// A device that the guest can write to. What it has flushed is durable.
+    pub fn writable(device: Arc<dyn BlockWrite>) -> Self {
+        Self::new(Disk::Writable(device))
+    }
+
+    fn new(disk: Disk) -> Self {
+        Self {
+            disk,
+            serial: String::from("diskfs"),
+            failures: Failures::default(),
+        }
+    }
+
+    /// The serial number that the guest reads (`/sys/block/vda/serial`), of which it gets 20 bytes.
+    #[must_use]
+    pub fn with_serial(mut self, serial: impl Into<String>) -> Self {
+        self.serial = serial.into();
+        self
+    }
+
+    /// Whether the guest can't write to it.
+    pub fn is_read_only(&self) -> bool {
+        matches!(self.disk, Disk::ReadOnly(_))
+    }
+
+    /// The first error of the device below that a guest was answered with: all that it was told is that
+    /// there was one.
+    pub fn first_error(&self) -> Option<Arc<BlockError>> {
+        self.failures.first()
+    }
+
+    fn reader(&self) -> &dyn BlockRead {
+        match &self.disk {
+            Disk::ReadOnly(device) => device.as_ref(),
+            Disk::Writable(device) => device.as_ref(),
+        }
+    }
+
+    fn writer(&self) -> Option<&dyn BlockWrite> {
+        match &self.disk {
+            Disk::ReadOnly(_) => None,
+            Disk::Writable(device) => Some(device.as_ref()),
+        }
+    }
+}
+
+/// How a device is served.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// How many rings the guest may use: one for each of its processors is best. User Mode Linux uses
+    /// one.
+    pub queues: NonZeroU16,
+    /// How many requests are worked on at once.
+    pub threads: NonZeroUsize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            queues: NonZeroU16::MIN,
+            // One that waits for the disk must not stop the others.
+            threads: NonZeroUsize::new(4).unwrap_or(NonZeroUsize::MIN),
+        }
+    }
+}
+
+/// Why serving has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The virtual machine has closed the connection, or is gone.
+    Disconnected,
+    /// [`Stopper::stop`] was called.
+    Stopped,
+}
+
+/// A device that is served by threads in the background. Dropped, it is stopped; its threads and its
+/// connection are gone then.
+#[derive(Debug)]
+pub struct Served(Service);
+
+/// Ends the serving of a device, from any thread.
+#[derive(Debug, Clone)]
+pub struct Stopper(vhost_user::Stopper);
+
+/// Serves the first virtual machine that connects to `listener`, until it disconnects. Several can't
+/// share a device, so the listener is closed when one has connected. To wait for another one, keep a
+/// clone of it ([`UnixListener::try_clone`]) and serve again.
+///
+/// # Errors
+/// When the host has no thread or descriptor left.
+pub fn serve(
+    listener: UnixListener,
+    device: &Arc<BlockDevice>,
+    options: &Options,
+) -> Result<Served> {
+    let backend = Backend::new(Arc::clone(device), options);
+    Ok(Served(Service::start(listener, Arc::new(backend))?))
+}
+
+impl Served {
+    /// What ends it from another thread.
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.0.stopper())
+    }
+
+    /// Waits until it has ended; all threads are gone then. What the guest has not flushed is not
+    /// durable yet.
+    ///
+    /// # Errors
+    /// When whoever connected speaks no vhost-user that we understand.
+    pub fn wait(self) -> Result<Ended> {
+        let ended = self.0.wait();
+        let ended = ended.map_err(|error| Error::new(ErrorKind::Io, error.to_string()))?;
+        Ok(match ended {
+            vhost_user::Ended::Disconnected => Ended::Disconnected,
+            vhost_user::Ended::Stopped => Ended::Stopped,
+        })
+    }
+}
+
+impl Stopper {
+    /// Ends it. Requests that are being worked on are still answered.
+    pub fn stop(&self) {
+        self.0.stop();
+    }
+}

@@ -1,0 +1,53 @@
+//! The device side of vhost-user, as far as every device of ours has it in common: the messages of
+//! the front end (QEMU, User Mode Linux), the guest's memory, the rings, and the threads.
+//!
+//! A [`Device`] says what it is and answers requests; [`Service`] serves it to one front end.
+//! Whatever the front end or its guest says may be a lie: see `src/export/vhost_user/DESIGN.md`.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        clippy::unwrap_used
+    )
+)]
+
+mod buffers;
+mod complaints;
+mod memory;
+mod protocol;
+mod ring;
+mod rings;
+mod service;
+#[cfg(test)]
+pub(crate) mod testing;
+
+pub(crate) use buffers::{Buffers, Cursor, Malformed};
+pub(crate) use ring::{Ring, Taken};
+pub(crate) use rings::{Rings, Woken};
+pub(crate) use service::{Ended, Service, Stopper};
+
+/// What is served: a kind of virtio device, and how it answers.
+pub(crate) trait Device: Send + Sync + 'static {
+    /// What its threads are called, and what it is called in the log.
+    fn name(&self) -> &'static str;
+
+    /// How many rings it has.
+    fn rings(&self) -> u16;
+
+    /// The feature bits of this kind of device that it offers.
+    fn features(&self) -> u64;
+
+    /// The guest has chosen these features, before it sends requests.
+    fn set_features(&self, features: u64);
+
+    /// Its configuration space. What is asked for behind its end reads as zeroes.
+    fn config(&self) -> Vec<u8>;
+
+    /// How many threads call [`work`](Self::work).
+    fn threads(&self) -> usize;
+
+    /// Answers requests until [`Rings::wait`] says that it has ended.
+    fn work(&self, rings: &Rings);
+}
