@@ -59,6 +59,8 @@ pub mod guest;
 mod stack;
 #[cfg(feature = "vhost-user")]
 mod vhost_user;
+#[cfg(feature = "vhost-user")]
+mod vm;
 mod writable;
 
 pub use diskfs_block as block;

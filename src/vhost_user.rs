@@ -13,6 +13,8 @@
     )
 )]
 
+use std::sync::Arc;
+
 mod buffers;
 mod complaints;
 mod memory;
@@ -25,7 +27,7 @@ pub(crate) mod testing;
 
 pub(crate) use buffers::{Buffers, Cursor, Malformed};
 pub(crate) use ring::{Ring, Taken};
-pub(crate) use rings::{Rings, Woken};
+pub(crate) use rings::{Rings, Waiting, Woken};
 pub(crate) use service::{Ended, Service, Stopper};
 
 /// What is served: a kind of virtio device, and how it answers.
@@ -33,8 +35,8 @@ pub(crate) trait Device: Send + Sync + 'static {
     /// What its threads are called, and what it is called in the log.
     fn name(&self) -> &'static str;
 
-    /// How many rings it has.
-    fn rings(&self) -> u16;
+    /// At which [`Waiting`] the threads wait that look after each of its rings.
+    fn rings(&self) -> Vec<Waiting>;
 
     /// The feature bits of this kind of device that it offers.
     fn features(&self) -> u64;
@@ -49,5 +51,8 @@ pub(crate) trait Device: Send + Sync + 'static {
     fn threads(&self) -> usize;
 
     /// Answers requests until [`Rings::wait`] says that it has ended.
-    fn work(&self, rings: &Rings);
+    fn work(&self, rings: &Arc<Rings>);
+
+    /// No front end will come any more, or the one that came has gone.
+    fn has_ended(&self) {}
 }

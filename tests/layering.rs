@@ -73,6 +73,7 @@ const SOURCES_MAY_USE: &[(&str, &[&str])] = &[
     ("src/export/fuse", &["diskfs_vfs"]),
     ("src/export/vhost_user", &["diskfs_block"]),
     ("src/vhost_user", &[]),
+    ("src/vm/console", &[]),
 ];
 
 /// What a part of the root package could name: the other members and the root's own modules.

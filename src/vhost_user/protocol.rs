@@ -59,17 +59,15 @@ impl<D: Device> Handler<D> {
         ring.ok_or(Error::InvalidParam)
     }
 
+    fn unwatch(&self, index: u32, kick: &OwnedFd) {
+        if let Ok(index) = u16::try_from(index) {
+            self.rings.unwatch(index, kick);
+        }
+    }
+
     fn guest_address(&self, front_end: u64) -> Result<u64> {
         let found = self.addresses.guest_address(front_end);
         found.ok_or_else(|| invalid(format!("no memory is shared at {front_end:#x}")))
-    }
-
-    fn stop(&self, ring: &Ring) -> u16 {
-        let (next, kick) = ring.stop();
-        if let Some(kick) = kick {
-            self.rings.unwatch(&kick);
-        }
-        next
     }
 }
 
@@ -135,7 +133,8 @@ impl<D: Device> VhostUserBackendReqHandlerMut for Handler<D> {
     }
 
     fn get_queue_num(&mut self) -> Result<u64> {
-        Ok(self.device.rings().into())
+        let count = u64::try_from(self.rings.iter().count());
+        count.map_err(|_| Error::BackendInternalError)
     }
 
     fn set_mem_table(
@@ -182,7 +181,10 @@ impl<D: Device> VhostUserBackendReqHandlerMut for Handler<D> {
     }
 
     fn get_vring_base(&mut self, index: u32) -> Result<VhostUserVringState> {
-        let next = self.stop(self.ring(index)?);
+        let (next, kick) = self.ring(index)?.stop();
+        if let Some(kick) = kick {
+            self.unwatch(index, &kick);
+        }
         Ok(VhostUserVringState::new(index, next.into()))
     }
 
@@ -193,7 +195,7 @@ impl<D: Device> VhostUserBackendReqHandlerMut for Handler<D> {
         ring.start().map_err(|error| of_ring(&error))?;
         self.rings.watch(index.into(), &kick).map_err(of_host)?;
         if let Some(before) = ring.set_kick(kick) {
-            self.rings.unwatch(&before);
+            self.unwatch(index.into(), &before);
         }
         self.rings.look();
         Ok(())

@@ -28,26 +28,31 @@ pub(crate) enum Woken {
 const ANYWHERE: u64 = u64::MAX;
 const END: u64 = u64::MAX - 1;
 
+/// A place where threads wait, each for the rings that belong to it. They are numbered from nought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Waiting(pub(crate) usize);
+
 /// The rings of a device.
 #[derive(Debug)]
 pub(crate) struct Rings {
-    all: Vec<Ring>,
+    all: Vec<(Ring, Waiting)>,
+    places: Vec<Place>,
     pub(super) memory: Arc<SharedMemory>,
-    /// Each event wakes one of the threads that wait: all but the end are edge-triggered, and read by
-    /// nobody.
+    has_ended: AtomicBool,
+}
+
+/// Where threads wait. Each event wakes one of them: all but the end are edge-triggered, and read by
+/// nobody.
+#[derive(Debug)]
+struct Place {
     epoll: OwnedFd,
     anywhere: OwnedFd,
     end: OwnedFd,
-    has_ended: AtomicBool,
     waiting: AtomicUsize,
 }
 
-impl Rings {
-    pub(super) fn new(device: &'static str, count: u16) -> io::Result<Self> {
-        let memory = Arc::new(SharedMemory::default());
-        let complaints = Arc::new(Complaints::new(device));
-        let ring = |_| Ring::new(Arc::clone(&memory), Arc::clone(&complaints));
-        let all: Result<Vec<Ring>, _> = (0..count).map(ring).collect();
+impl Place {
+    fn new() -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let (anywhere, end) = (eventfd(0, flags)?, eventfd(0, flags)?);
@@ -55,24 +60,67 @@ impl Rings {
         epoll::add(&epoll, &anywhere, EventData::new_u64(ANYWHERE), edge)?;
         epoll::add(&epoll, &end, EventData::new_u64(END), EventFlags::IN)?;
         Ok(Self {
-            all: all.map_err(io::Error::other)?,
-            memory,
             epoll,
             anywhere,
             end,
-            has_ended: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
+        })
+    }
+
+    /// Waits for an event, unless there is work. Returns whose it was.
+    fn wait(&self, has_work: impl Fn() -> bool) -> u64 {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        // Who had more than he could do at once may not have seen us waiting yet.
+        let event = if has_work() { ANYWHERE } else { self.event() };
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        event
+    }
+
+    fn event(&self) -> u64 {
+        let mut events = [Event {
+            flags: EventFlags::empty(),
+            data: EventData::new_u64(END),
+        }];
+        loop {
+            match epoll::wait(&self.epoll, &mut events[..], None) {
+                Err(Errno::INTR) => {}
+                Err(error) => {
+                    tracing::error!("no waiting for a guest: {error}");
+                    return END;
+                }
+                Ok(_) => return events.first().map_or(END, |event| event.data.u64()),
+            }
+        }
+    }
+}
+
+impl Rings {
+    pub(super) fn new(device: &'static str, places: &[Waiting]) -> io::Result<Self> {
+        let memory = Arc::new(SharedMemory::default());
+        let complaints = Arc::new(Complaints::new(device));
+        let ring = |place: &Waiting| {
+            let ring = Ring::new(Arc::clone(&memory), Arc::clone(&complaints));
+            ring.map(|ring| (ring, *place))
+        };
+        let all: Result<Vec<_>, _> = places.iter().map(ring).collect();
+        let last = places.iter().map(|place| place.0).max().unwrap_or_default();
+        let places: io::Result<Vec<Place>> = (0..=last).map(|_| Place::new()).collect();
+        Ok(Self {
+            all: all.map_err(io::Error::other)?,
+            places: places?,
+            memory,
+            has_ended: AtomicBool::new(false),
         })
     }
 
     /// One of them.
     pub(crate) fn ring(&self, index: u16) -> Option<&Ring> {
-        self.all.get(usize::from(index))
+        self.all.get(usize::from(index)).map(|(ring, _)| ring)
     }
 
     /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Ring> {
-        self.all.iter()
+        self.all.iter().map(|(ring, _)| ring)
     }
 
     /// Whether nothing comes any more.
@@ -80,64 +128,69 @@ impl Rings {
         self.has_ended.load(Ordering::Acquire)
     }
 
-    /// Waits for requests. Of several threads that wait, one gets each event.
-    pub(crate) fn wait(&self) -> Woken {
-        let mut events: [Event; 1] = [Event {
-            flags: EventFlags::empty(),
-            data: EventData::new_u64(END),
-        }];
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let waited = loop {
-            // Who had more than he could do at once may not have seen us waiting yet.
-            if self.all.iter().any(Ring::has_more) {
-                self.waiting.fetch_sub(1, Ordering::SeqCst);
-                return Woken::Anywhere;
-            }
-            match epoll::wait(&self.epoll, &mut events[..], None) {
-                Err(Errno::INTR) => {}
-                other => break other,
-            }
+    fn place(&self, place: Waiting) -> Option<&Place> {
+        self.places.get(place.0)
+    }
+
+    /// The place where those wait who look after a ring.
+    fn place_of(&self, index: u16) -> Option<&Place> {
+        let (_, place) = self.all.get(usize::from(index))?;
+        self.place(*place)
+    }
+
+    /// Waits for requests. Of several threads that wait at one place, one gets each event.
+    pub(crate) fn wait(&self, at: Waiting) -> Woken {
+        let Some(place) = self.place(at) else {
+            return Woken::Ended;
         };
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-        if waited.is_err() || self.has_ended() {
+        let here = self.all.iter().filter(|(_, place)| *place == at);
+        let event = place.wait(|| here.clone().any(|(ring, _)| ring.has_more()));
+        if self.has_ended() {
             return Woken::Ended;
         }
-        let [event] = events;
-        match event.data.u64() {
+        match event {
             END => Woken::Ended,
             ANYWHERE => Woken::Anywhere,
             index => u16::try_from(index).map_or(Woken::Anywhere, Woken::At),
         }
     }
 
-    /// Has one of the threads that wait, if any does, look at all rings.
-    pub(crate) fn wake_one(&self) {
-        if self.waiting.load(Ordering::SeqCst) > 0 {
-            add_one(&self.anywhere);
+    /// Has one of the threads that wait there, if any does, look at all rings.
+    pub(crate) fn wake_one(&self, at: Waiting) {
+        let place = self.place(at);
+        if let Some(place) = place.filter(|place| place.waiting.load(Ordering::SeqCst) > 0) {
+            add_one(&place.anywhere);
         }
     }
 
     /// Sends all threads away.
     pub(super) fn end(&self) {
         self.has_ended.store(true, Ordering::Release);
-        add_one(&self.end);
+        for place in &self.places {
+            add_one(&place.end);
+        }
     }
 
     /// From now on, `kick` tells of requests in this ring.
     pub(super) fn watch(&self, index: u16, kick: &OwnedFd) -> Result<(), Errno> {
         do_not_block(kick)?;
         let data = EventData::new_u64(index.into());
-        epoll::add(&self.epoll, kick, data, EventFlags::IN | EventFlags::ET)
+        let place = self.place_of(index).ok_or(Errno::INVAL)?;
+        epoll::add(&place.epoll, kick, data, EventFlags::IN | EventFlags::ET)
     }
 
     /// It no longer does. The front end has it open, too, so that closing it would not be enough.
-    pub(super) fn unwatch(&self, kick: &OwnedFd) {
-        let _ = epoll::delete(&self.epoll, kick);
+    pub(super) fn unwatch(&self, index: u16, kick: &OwnedFd) {
+        if let Some(place) = self.place_of(index) {
+            let _ = epoll::delete(&place.epoll, kick);
+        }
     }
 
-    /// Has somebody look at all rings, now or as soon as he waits.
-    pub(super) fn look(&self) {
-        add_one(&self.anywhere);
+    /// Has somebody at each place look at all rings, now or as soon as he waits.
+    pub(crate) fn look(&self) {
+        for place in &self.places {
+            add_one(&place.anywhere);
+        }
     }
 }
 

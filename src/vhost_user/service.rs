@@ -49,12 +49,9 @@ impl Service {
         let stopping = Arc::clone(&stopper.0);
         let thread = thread::Builder::new().name(device.name().to_owned());
         let thread = thread.spawn(move || {
-            let Some(stream) = stopping.accept(&listener)? else {
-                return Ok(Ended::Stopped);
-            };
-            // Nobody else should wait at it for nothing.
-            drop(listener);
-            serve(stream, device, &stopping)
+            let ended = run(listener, &device, &stopping);
+            device.has_ended();
+            ended
         })?;
         Ok(Self {
             stopper,
@@ -157,12 +154,25 @@ fn is_passing(kind: io::ErrorKind) -> bool {
     matches!(kind, K::WouldBlock | K::Interrupted | K::ConnectionAborted)
 }
 
+fn run<D: Device>(
+    listener: UnixListener,
+    device: &Arc<D>,
+    stopping: &Stopping,
+) -> io::Result<Ended> {
+    let Some(stream) = stopping.accept(&listener)? else {
+        return Ok(Ended::Stopped);
+    };
+    // Nobody else should wait at it for nothing.
+    drop(listener);
+    serve(stream, device, stopping)
+}
+
 /// Serves one front end until it has gone.
-fn serve<D: Device>(stream: UnixStream, device: Arc<D>, stopping: &Stopping) -> io::Result<Ended> {
-    let rings = Arc::new(Rings::new(device.name(), device.rings())?);
-    let workers = start_workers(&device, &rings);
+fn serve<D: Device>(stream: UnixStream, device: &Arc<D>, stopping: &Stopping) -> io::Result<Ended> {
+    let rings = Arc::new(Rings::new(device.name(), &device.rings())?);
+    let workers = start_workers(device, &rings);
     let error = match &workers {
-        Ok(_) => talk(stream, Handler::new(device, Arc::clone(&rings))),
+        Ok(_) => talk(stream, Handler::new(Arc::clone(device), Arc::clone(&rings))),
         Err(_) => Error::BackendInternalError,
     };
     rings.end();

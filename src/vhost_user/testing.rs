@@ -5,7 +5,7 @@ use std::sync::Arc;
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 
 use super::ring::Addresses;
-use super::rings::Rings;
+use super::rings::{Rings, Waiting};
 
 // Flags of descriptors.
 pub(crate) const NEXT: u16 = 1;
@@ -51,13 +51,12 @@ pub(crate) fn place(index: u16) -> (u64, u64, u64) {
 
 impl Guest {
     /// A guest whose rings run.
-    pub(crate) fn new(count: u16) -> Self {
+    pub(crate) fn new(places: &[Waiting]) -> Self {
         let size = usize::try_from(MEMORY).unwrap();
         let memory = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), size)]).unwrap();
-        let rings = Arc::new(Rings::new("test", count).unwrap());
+        let rings = Arc::new(Rings::new("test", places).unwrap());
         rings.memory.replace(memory.clone());
-        for index in 0..count {
-            let ring = rings.ring(index).unwrap();
+        for (index, ring) in (0..).zip(rings.iter()) {
             let (descriptors, available, used) = place(index);
             ring.set_size(SIZE.into()).unwrap();
             ring.set_addresses(&Addresses {
@@ -139,5 +138,10 @@ impl Guest {
             .map(|index| used + 4 + 8 * (index % u64::from(SIZE)))
             .map(|at| (word(at), word(at + 4)))
             .collect()
+    }
+
+    /// The front end has gone.
+    pub(crate) fn leave(&self) {
+        self.rings.end();
     }
 }

@@ -4,12 +4,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::vhost_user::{Buffers, Device, Ring, Rings, Woken};
+use crate::vhost_user::{Buffers, Device, Ring, Rings, Waiting, Woken};
 
 use super::config::{FLUSH, Geometry};
 use super::request::Status;
 use super::worker::{Worker, finish};
 use super::{BlockDevice, Options};
+
+/// All threads look after all rings.
+const WORKERS: Waiting = Waiting(0);
 
 /// A device that is being served.
 #[derive(Debug)]
@@ -51,7 +54,7 @@ impl Backend {
                 return;
             };
             if taken.has_more() {
-                rings.wake_one();
+                rings.wake_one(WORKERS);
             }
             let writes_through = self.features.load(Ordering::Relaxed) & FLUSH == 0;
             // A panic is our bug; the guest must not wait for an answer that never comes.
@@ -71,8 +74,8 @@ impl Device for Backend {
         "vhost-user-blk"
     }
 
-    fn rings(&self) -> u16 {
-        self.geometry.queues
+    fn rings(&self) -> Vec<Waiting> {
+        vec![WORKERS; self.geometry.queues.into()]
     }
 
     fn features(&self) -> u64 {
@@ -91,11 +94,11 @@ impl Device for Backend {
         self.threads
     }
 
-    fn work(&self, rings: &Rings) {
+    fn work(&self, rings: &Arc<Rings>) {
         let mut worker = Worker::default();
         let mut buffers = Buffers::default();
         loop {
-            match rings.wait() {
+            match rings.wait(WORKERS) {
                 Woken::Ended => return,
                 Woken::Anywhere => {
                     for ring in rings.iter() {

@@ -12,7 +12,7 @@ use super::{BlockDevice, Ended, Options, serve};
 use crate::vhost_user::testing::{
     Descriptor, FREE, Guest, INDIRECT, MEMORY, NEXT, Part, WRITE, place,
 };
-use crate::vhost_user::{Buffers, Device as _};
+use crate::vhost_user::{Buffers, Device as _, Waiting};
 
 const OK: u8 = 0;
 const IOERR: u8 = 1;
@@ -36,7 +36,7 @@ impl Machine {
         let backend = Backend::new(Arc::clone(&disk), &Options::default());
         backend.set_features(backend.features());
         Self {
-            guest: Guest::new(1),
+            guest: Guest::new(&[Waiting(0)]),
             disk,
             backend,
         }
