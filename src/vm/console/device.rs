@@ -7,7 +7,7 @@ use crate::vhost_user::{self, Buffers, Ring, Rings, Waiting, Woken};
 use super::control::{BYTES, FromGuest, PORTS, ToGuest};
 use super::port::Port;
 
-/// Ports are announced by messages (VIRTIO_CONSOLE_F_MULTIPORT).
+/// Ports are announced by messages (`VIRTIO_CONSOLE_F_MULTIPORT`).
 const MULTIPORT: u64 = 1 << 1;
 
 // The rings (virtio 1.3, 5.3.2): two for port 0, which there is not; two for messages; two for port 1.
