@@ -23,9 +23,13 @@ pub(crate) fn key_file(dir: &Path) -> PathBuf {
 
 /// `cryptsetup` with its arguments, the passphrase from a file.
 pub(crate) fn cryptsetup(dir: &Path, args: &[&str]) {
+    try_cryptsetup(dir, args).unwrap();
+}
+
+fn try_cryptsetup(dir: &Path, args: &[&str]) -> anyhow::Result<()> {
     let key = key_file(dir);
     let common = ["--batch-mode", "--key-file", path_text(&key)];
-    run("cryptsetup", [&common[..], args].concat()).unwrap();
+    run("cryptsetup", [&common[..], args].concat()).map(drop)
 }
 
 /// Small costs of PBKDF2: a test waits for them.
@@ -41,11 +45,11 @@ pub(crate) fn format(dir: &Path, mib: u64, args: &[&str]) -> PathBuf {
 }
 
 /// Has `cryptsetup` encrypt `plain` into a LUKS2 volume, which it does without device-mapper.
-pub(crate) fn encrypted(dir: &Path, plain: &[u8], args: &[&str]) -> PathBuf {
+pub(crate) fn try_encrypted(dir: &Path, plain: &[u8], args: &[&str]) -> anyhow::Result<PathBuf> {
     let path = dir.join("volume.img");
-    std::fs::write(&path, plain).unwrap();
-    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-    file.set_len(plain.len() as u64 + (32 << 20)).unwrap();
+    std::fs::write(&path, plain)?;
+    let file = std::fs::OpenOptions::new().write(true).open(&path)?;
+    file.set_len(plain.len() as u64 + (32 << 20))?;
     let encrypt = [
         "reencrypt",
         "--encrypt",
@@ -54,11 +58,8 @@ pub(crate) fn encrypted(dir: &Path, plain: &[u8], args: &[&str]) -> PathBuf {
         "--reduce-device-size",
         "32M",
     ];
-    cryptsetup(
-        dir,
-        &[&encrypt[..], &FAST, args, &[path_text(&path)]].concat(),
-    );
-    path
+    try_cryptsetup(dir, &[&encrypt[..], args, &[path_text(&path)]].concat())?;
+    Ok(path)
 }
 
 pub(crate) fn memory(path: &Path) -> Arc<Memory> {
