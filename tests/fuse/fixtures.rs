@@ -1,13 +1,17 @@
 //! Whole filesystems: the mount shows what the kernel showed of them.
 
-use diskfs_fixtures::{Tree, expected_tree, image};
+use std::ffi::OsStr;
+use std::path::Path;
 
-use super::{Mountpoint, can_mount, diskfs, stderr};
+use diskfs_fixtures::{Tree, expected_tree, image, require};
 
-/// One for each thing that passes through the mount in a way of its own; the filesystem's own
-/// forms are compared without FUSE.
-const FIXTURES: [&str; 8] = [
+use super::{Mountpoint, can_mount, diskfs, run, stderr};
+
+/// One for each thing that passes through the mount in a way of its own, and for each driver; the
+/// filesystem's own forms are compared without FUSE.
+const FIXTURES: [&str; 11] = [
     "demo.qcow2",
+    "exfat.img",
     "ext2",
     "ext4-default",
     "ext4-directories",
@@ -15,6 +19,8 @@ const FIXTURES: [&str; 8] = [
     "ext4-inline-data",
     "ext4-sparse",
     "ext4-xattr",
+    "iso9660-joliet.iso",
+    "iso9660-rock-ridge.iso",
 ];
 
 #[test]
@@ -23,35 +29,97 @@ fn mounted_filesystems_are_as_recorded() {
         return;
     }
     for name in FIXTURES {
-        let image = image(name);
-        let at = Mountpoint::new();
         // One filesystem, and not the guest's tree.
         let volume = if name == "demo.qcow2" { "p1" } else { "disk" };
-        let words = ["mount", "--volume", volume].map(std::ffi::OsStr::new);
-        let mounted = diskfs(
-            words
-                .into_iter()
-                .chain([image.path().as_os_str(), at.as_os_str()]),
-        );
-        assert!(mounted.status.success(), "{name}: {}", stderr(&mounted));
-        let found = Tree::of_directory(&at).expect("it can be read");
-        let differences = expected_tree(name).differences(&found);
-        // Another test that starts a program holds our open files for a moment, between its fork
-        // and its exec.
-        let umount = || diskfs(["umount".as_ref(), at.as_os_str()]);
-        let mut unmounted = umount();
-        for _ in 0..50 {
-            if unmounted.status.code() != Some(6) {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            unmounted = umount();
-        }
-        assert!(unmounted.status.success(), "{name}: {}", stderr(&unmounted));
-        assert!(
-            differences.is_empty(),
-            "{name}:\n{}",
-            differences.join("\n")
-        );
+        compare(&image(name).path(), &["--volume", volume], name);
     }
+}
+
+/// Mounted with these words, an image shows the tree that was recorded of the fixture `name`.
+fn compare(image: &Path, words: &[&str], name: &str) {
+    let at = Mountpoint::new();
+    mount(image, words, &at);
+    let found = Tree::of_directory(&at).expect("it can be read");
+    let differences = expected_tree(name).differences(&found);
+    umount(&at, name);
+    assert!(
+        differences.is_empty(),
+        "{name}:\n{}",
+        differences.join("\n")
+    );
+}
+
+fn mount(image: &Path, words: &[&str], at: &Mountpoint) {
+    let words = ["mount"].iter().chain(words).map(OsStr::new);
+    let mounted = diskfs(words.chain([image.as_os_str(), at.as_os_str()]));
+    let name = image.display();
+    assert!(mounted.status.success(), "{name}: {}", stderr(&mounted));
+}
+
+fn umount(at: &Mountpoint, name: &str) {
+    // Another test that starts a program holds our open files for a moment, between its fork
+    // and its exec.
+    let umount = || diskfs(["umount".as_ref(), at.as_os_str()]);
+    let mut unmounted = umount();
+    for _ in 0..50 {
+        if unmounted.status.code() != Some(6) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        unmounted = umount();
+    }
+    assert!(unmounted.status.success(), "{name}: {}", stderr(&unmounted));
+}
+
+/// exFAT has its own ways at all that the kernel asks when something is written.
+#[test]
+fn a_mounted_exfat_is_written() {
+    if can_mount().is_none() || require("fsck.exfat").is_none() {
+        return;
+    }
+    let image = image("exfat.img");
+    check_writing(&image.path(), &[]);
+    run("fsck.exfat", &["-n".as_ref(), image.path().as_os_str()]);
+}
+
+/// Of a qcow2 image whose data is encrypted, the mount is that of the data.
+#[test]
+fn an_encrypted_image_is_mounted_with_its_key() {
+    if can_mount().is_none() || require("qemu-img").is_none() {
+        return;
+    }
+    let plain = image("ext4-default");
+    let [key, encrypted] = ["key", "secret.qcow2"].map(|name| plain.directory().join(name));
+    std::fs::write(&key, "correct horse").expect("room");
+    let key = key.to_str().expect("a path of a test is text");
+    let secret = format!("secret,id=key,file={key}");
+    let options = "encrypt.format=luks,encrypt.key-secret=key,encrypt.iter-time=10";
+    let convert = ["convert", "-O", "qcow2", "--object", &secret, "-o", options];
+    let (from, to) = (plain.path(), &encrypted);
+    let paths = [from.as_os_str(), to.as_os_str()];
+    run("qemu-img", &[&convert.map(OsStr::new)[..], &paths].concat());
+
+    let selector = format!("all:file:{key}");
+    compare(&encrypted, &["--key", &selector], "ext4-default");
+    check_writing(&encrypted, &["--key", &selector]);
+    let at = Mountpoint::new();
+    let without = diskfs(["mount".as_ref(), encrypted.as_os_str(), at.as_os_str()]);
+    assert_eq!(without.status.code(), Some(6), "{}", stderr(&without));
+    assert!(stderr(&without).contains("--key"), "{}", stderr(&without));
+}
+
+/// What is written through one mount of an image is what the next one shows.
+fn check_writing(image: &Path, words: &[&str]) {
+    let contents: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
+    let at = Mountpoint::new();
+    mount(image, &[&["--rw"], words].concat(), &at);
+    let directory = at.join("a new directory");
+    std::fs::create_dir(&directory).expect("a directory");
+    std::fs::write(directory.join("a file"), &contents).expect("room");
+    std::fs::rename(directory.join("a file"), at.join("another name")).expect("one filesystem");
+    umount(&at, "written");
+    mount(image, words, &at);
+    assert!(at.join("a new directory").is_dir());
+    assert!(std::fs::read(at.join("another name")).expect("it is there") == contents);
+    umount(&at, "read");
 }
