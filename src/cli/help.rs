@@ -24,7 +24,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ),
     (
         "Images as a whole",
-        &["create", "mkfs", "snapshot", "commit", "rebase"],
+        &["create", "mkfs", "snapshot", "commit", "rebase", "export"],
     ),
     (
         "Get to know diskfs",

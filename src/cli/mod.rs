@@ -15,6 +15,8 @@ mod each_file;
 mod edit;
 #[cfg(feature = "fuse")]
 mod explain;
+#[cfg(feature = "vhost-user")]
+mod export;
 mod find;
 #[cfg(feature = "fuse")]
 mod fork;
@@ -39,9 +41,11 @@ mod rebase;
 mod rm;
 mod session;
 mod show;
-#[cfg(feature = "fuse")]
+#[cfg(any(feature = "fuse", feature = "vhost-user"))]
 mod signals;
 mod snapshot;
+#[cfg(feature = "vhost-user")]
+mod socket;
 mod sorted_walk;
 mod stat;
 mod tar;
@@ -124,6 +128,8 @@ enum Command {
     Umount(umount::Umount),
     #[cfg(feature = "fuse")]
     Wait(wait::Wait),
+    #[cfg(feature = "vhost-user")]
+    Export(export::Export),
     Create(create::Create),
     Mkfs(mkfs::Mkfs),
     Rebase(rebase::Rebase),
@@ -165,6 +171,8 @@ impl Command {
             Self::Umount(_) => "umount",
             #[cfg(feature = "fuse")]
             Self::Wait(_) => "wait",
+            #[cfg(feature = "vhost-user")]
+            Self::Export(_) => "export",
             Self::Create(_) => "create",
             Self::Mkfs(_) => "mkfs",
             Self::Rebase(_) => "rebase",
@@ -206,6 +214,8 @@ impl Command {
             Self::Umount(args) => umount::run(args, session),
             #[cfg(feature = "fuse")]
             Self::Wait(args) => wait::run(args, session),
+            #[cfg(feature = "vhost-user")]
+            Self::Export(args) => export::run(args, session),
             Self::Create(args) => create::run(args, session),
             Self::Mkfs(args) => mkfs::run(args, session),
             Self::Rebase(args) => rebase::run(args, session),
