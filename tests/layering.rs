@@ -26,6 +26,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["diskfs-vfs", "diskfs-block", "diskfs-clusters"],
     ),
     ("diskfs-iso9660", &["diskfs-vfs", "diskfs-block"]),
+    // A filesystem at the other end of a stream, and what serves it there.
+    ("diskfs-remote", &["diskfs-vfs"]),
+    ("diskfs-agent", &["diskfs-remote", "diskfs-vfs"]),
     (
         "diskfs",
         &[
@@ -87,6 +90,7 @@ const NAMES: &[&str] = &[
     "diskfs_ext4",
     "diskfs_fat",
     "diskfs_iso9660",
+    "diskfs_remote",
     "diskfs_fixtures",
     "crate::stack",
     "crate::cli",

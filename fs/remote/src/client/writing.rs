@@ -1,0 +1,286 @@
+//! What changes.
+
+use diskfs_vfs::{
+    ErrorKind, Fallocate, FsWrite, InodeNumber, NewAttributes, NewKind, RenameMode, Result,
+    SetMetadata, SetXattr, SyncFile,
+};
+
+use super::calls::{check_name, file};
+use super::connection::{MISMATCH, done};
+use super::holds::Tell;
+use super::remote::Remote;
+use crate::protocol::{
+    MAX_BULK, MAX_TARGET, MAX_XATTR, MAX_XATTR_NAME, Operation, Reply, Violation,
+};
+
+impl FsWrite for Remote {
+    fn create(
+        &self,
+        dir: InodeNumber,
+        name: &[u8],
+        kind: NewKind<'_>,
+        attributes: &NewAttributes,
+    ) -> Result<InodeNumber> {
+        self.check_writable()?;
+        check_name(name)?;
+        if let NewKind::Symlink(target) = kind
+            && target.len() >= MAX_TARGET
+        {
+            return Err(ErrorKind::NameTooLong.into());
+        }
+        let operation = Operation::Create {
+            dir: dir.0,
+            name,
+            kind: kind.into(),
+            file: attributes.into(),
+        };
+        self.make(dir, operation)
+    }
+
+    fn create_unnamed(&self, dir: InodeNumber, attributes: &NewAttributes) -> Result<InodeNumber> {
+        self.check_writable()?;
+        let operation = Operation::CreateUnnamed {
+            dir: dir.0,
+            file: attributes.into(),
+        };
+        let inode = self.make(dir, operation)?;
+        self.holds.hold(inode);
+        // It is held, so nothing is to be told.
+        let _ = self.holds.kept(inode);
+        Ok(inode)
+    }
+
+    fn link(&self, inode: InodeNumber, dir: InodeNumber, name: &[u8]) -> Result<()> {
+        self.check_writable()?;
+        check_name(name)?;
+        let operation = Operation::Link {
+            inode: inode.0,
+            dir: dir.0,
+            name,
+        };
+        self.change(&[inode, dir], operation)
+    }
+
+    fn unlink(&self, dir: InodeNumber, name: &[u8]) -> Result<()> {
+        self.check_writable()?;
+        check_name(name)?;
+        let operation = Operation::Unlink {
+            dir: dir.0,
+            name,
+            keep: self.holds.are_any(),
+        };
+        self.remove(dir, operation)
+    }
+
+    fn rmdir(&self, dir: InodeNumber, name: &[u8]) -> Result<()> {
+        self.check_writable()?;
+        check_name(name)?;
+        let operation = Operation::Rmdir {
+            dir: dir.0,
+            name,
+            keep: self.holds.are_any(),
+        };
+        self.remove(dir, operation)
+    }
+
+    fn rename(
+        &self,
+        dir: InodeNumber,
+        name: &[u8],
+        to_dir: InodeNumber,
+        to_name: &[u8],
+        mode: RenameMode,
+    ) -> Result<()> {
+        self.check_writable()?;
+        check_name(name)?;
+        check_name(to_name)?;
+        let operation = Operation::Rename {
+            dir: dir.0,
+            name,
+            to_dir: to_dir.0,
+            to_name,
+            mode: mode.into(),
+            keep: self.holds.are_any(),
+        };
+        let renamed = self.ask(operation, |answer| match answer.reply {
+            Reply::Renamed { moved, replaced } => Ok((InodeNumber(moved), replaced)),
+            _ => Err(MISMATCH),
+        });
+        self.attributes.changed(dir);
+        self.attributes.changed(to_dir);
+        let (moved, replaced) = renamed?;
+        self.attributes.changed(moved);
+        replaced.map_or(Ok(()), |replaced| self.lost_a_name(replaced))
+    }
+
+    fn write_at(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<usize> {
+        self.check_writable()?;
+        let mut written = 0_usize;
+        // Nothing is written, too: whether it could be is the answer.
+        let whole = if data.is_empty() { 1 } else { 0 };
+        let nothing = std::iter::repeat_n(data, whole);
+        for chunk in data.chunks(MAX_BULK).chain(nothing) {
+            let at = u64::try_from(written).ok();
+            let at = at.and_then(|written| offset.checked_add(written));
+            let wrote = at
+                .ok_or_else(|| ErrorKind::FileTooLarge.into())
+                .and_then(|at| self.write_chunk(inode, at, chunk));
+            let wrote = match wrote {
+                Ok(wrote) => wrote,
+                // What was written before counts; who goes on meets the error again.
+                Err(_) if written > 0 => break,
+                Err(error) => return Err(error),
+            };
+            written = written.saturating_add(wrote);
+            if wrote < chunk.len() {
+                break;
+            }
+        }
+        Ok(written)
+    }
+
+    fn set_len(&self, inode: InodeNumber, size_bytes: u64) -> Result<()> {
+        self.check_writable()?;
+        let operation = Operation::SetLen {
+            inode: inode.0,
+            size_bytes,
+        };
+        self.change_file(inode, operation)
+    }
+
+    fn fallocate(
+        &self,
+        inode: InodeNumber,
+        offset: u64,
+        len_bytes: u64,
+        what: Fallocate,
+    ) -> Result<()> {
+        self.check_writable()?;
+        let operation = Operation::Fallocate {
+            inode: inode.0,
+            offset,
+            len_bytes,
+            what: what.into(),
+        };
+        self.change(&[inode], operation)
+    }
+
+    fn set_metadata(&self, inode: InodeNumber, change: &SetMetadata) -> Result<()> {
+        self.check_writable()?;
+        let operation = Operation::SetMetadata {
+            inode: inode.0,
+            change: change.into(),
+        };
+        self.change_file(inode, operation)
+    }
+
+    fn set_xattr(
+        &self,
+        inode: InodeNumber,
+        name: &[u8],
+        value: &[u8],
+        how: SetXattr,
+    ) -> Result<()> {
+        self.check_writable()?;
+        check_xattr_name(name)?;
+        if value.len() > MAX_XATTR {
+            return Err(ErrorKind::NoSpace.into());
+        }
+        let operation = Operation::SetXattr {
+            inode: inode.0,
+            name,
+            how: how.into(),
+        };
+        let set = self.tell(operation, value, done);
+        self.attributes.changed(inode);
+        set
+    }
+
+    fn remove_xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<()> {
+        self.check_writable()?;
+        check_xattr_name(name)?;
+        let operation = Operation::RemoveXattr {
+            inode: inode.0,
+            name,
+        };
+        self.change(&[inode], operation)
+    }
+
+    fn hold(&self, inode: InodeNumber) {
+        self.holds.hold(inode);
+    }
+
+    fn release(&self, inode: InodeNumber) -> Result<()> {
+        match self.holds.release(inode) {
+            // Unmounting lets go of everything.
+            Tell::Release if self.check_open().is_ok() => {
+                self.change(&[inode], Operation::Release { inode: inode.0 })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn sync_file(&self, inode: InodeNumber, what: SyncFile) -> Result<()> {
+        self.check_writable()?;
+        let operation = Operation::SyncFile {
+            inode: inode.0,
+            what: what.into(),
+        };
+        self.ask(operation, done)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.check_writable()?;
+        self.ask(Operation::Sync, done)
+    }
+
+    fn close(&self) -> Result<()> {
+        self.unmount()
+    }
+}
+
+impl Remote {
+    /// Makes a file in `dir`.
+    fn make(&self, dir: InodeNumber, operation: Operation<'_>) -> Result<InodeNumber> {
+        let asked = self.attributes.asked();
+        let made = self.ask(operation, file);
+        self.attributes.changed(dir);
+        let made = made?;
+        // The number may have been another file's.
+        self.attributes.changed_to(asked, &made);
+        Ok(made.inode)
+    }
+
+    /// Takes a name in `dir`.
+    fn remove(&self, dir: InodeNumber, operation: Operation<'_>) -> Result<()> {
+        let removed = self.ask(operation, |answer| match answer.reply {
+            Reply::Removed(removed) => Ok(removed),
+            _ => Err(MISMATCH),
+        });
+        self.attributes.changed(dir);
+        self.lost_a_name(removed?)
+    }
+
+    fn write_chunk(&self, inode: InodeNumber, offset: u64, chunk: &[u8]) -> Result<usize> {
+        let operation = Operation::Write {
+            inode: inode.0,
+            offset,
+        };
+        let written = self.tell(operation, chunk, |answer| match answer.reply {
+            Reply::Written { len } => usize::try_from(len)
+                .ok()
+                .filter(|&len| len <= chunk.len())
+                .ok_or(Violation("more was written than there was")),
+            _ => Err(MISMATCH),
+        });
+        self.attributes.changed(inode);
+        written
+    }
+}
+
+fn check_xattr_name(name: &[u8]) -> Result<()> {
+    if name.is_empty() || name.len() > MAX_XATTR_NAME || name.contains(&0) {
+        return Err(ErrorKind::Invalid.into());
+    }
+    Ok(())
+}

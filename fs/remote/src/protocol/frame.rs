@@ -1,0 +1,251 @@
+//! Frames.
+
+use std::io::{self, IoSlice, Read, Write};
+
+use super::limits::{MAX_BULK, MAX_FRAME, MAX_MESSAGE};
+
+/// The length of a [`Head`].
+pub(super) const HEAD_BYTES: usize = 16;
+
+/// How much is asked of the stream at once.
+const READ_BYTES: usize = 256 << 10;
+
+/// What a frame begins with, little-endian: its whole length (u32), the length of its message
+/// (u32), and the number of the request that it is or answers (u64).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// The number of the request.
+    pub request: u64,
+    /// The length of the message in bytes.
+    pub message_len: usize,
+    /// The length of what follows the message, in bytes.
+    pub bulk_len: usize,
+}
+
+impl Head {
+    /// Puts the head into its form.
+    ///
+    /// # Errors
+    /// When the frame would be too large.
+    fn encode(&self) -> io::Result<[u8; HEAD_BYTES]> {
+        let total = self.total().filter(|&total| total <= MAX_FRAME);
+        if self.message_len > MAX_MESSAGE || self.bulk_len > MAX_BULK {
+            return Err(too_large());
+        }
+        let total = u32::try_from(total.ok_or_else(too_large)?).map_err(|_| too_large())?;
+        let message_len = u32::try_from(self.message_len).map_err(|_| too_large())?;
+        let mut head = [0; HEAD_BYTES];
+        let fields = [
+            &total.to_le_bytes()[..],
+            &message_len.to_le_bytes(),
+            &self.request.to_le_bytes(),
+        ];
+        for (to, from) in head.iter_mut().zip(fields.into_iter().flatten()) {
+            *to = *from;
+        }
+        Ok(head)
+    }
+
+    /// Reads and checks a head.
+    fn decode(head: [u8; HEAD_BYTES]) -> io::Result<Self> {
+        let [t0, t1, t2, t3, m0, m1, m2, m3, request @ ..] = head;
+        let size = |bytes| usize::try_from(u32::from_le_bytes(bytes)).unwrap_or(usize::MAX);
+        let total = size([t0, t1, t2, t3]);
+        let message_len = size([m0, m1, m2, m3]);
+        let rest = total.checked_sub(HEAD_BYTES);
+        let bulk_len = rest.and_then(|rest| rest.checked_sub(message_len));
+        match bulk_len {
+            Some(bulk_len) if message_len <= MAX_MESSAGE && bulk_len <= MAX_BULK => Ok(Self {
+                request: u64::from_le_bytes(request),
+                message_len,
+                bulk_len,
+            }),
+            _ => Err(invalid("a frame's lengths are impossible")),
+        }
+    }
+
+    fn total(&self) -> Option<usize> {
+        HEAD_BYTES
+            .checked_add(self.message_len)?
+            .checked_add(self.bulk_len)
+    }
+}
+
+fn too_large() -> io::Error {
+    invalid("a frame is too large")
+}
+
+fn invalid(reason: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, reason)
+}
+
+/// A frame that is being put together: its head and message, and room before them.
+#[derive(Debug, Default)]
+pub struct Frame {
+    bytes: Vec<u8>,
+}
+
+impl Frame {
+    /// Makes it the frame of this message, which `bulk_len` bytes follow.
+    ///
+    /// # Errors
+    /// When it is too large.
+    pub fn fill(
+        &mut self,
+        request: u64,
+        message: &impl serde::Serialize,
+        bulk_len: usize,
+    ) -> io::Result<()> {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.clear();
+        bytes.resize(HEAD_BYTES, 0);
+        let mut bytes = postcard::to_extend(message, bytes).map_err(|_| too_large())?;
+        let head = Head {
+            request,
+            message_len: bytes.len().saturating_sub(HEAD_BYTES),
+            bulk_len,
+        };
+        for (to, from) in bytes.iter_mut().zip(head.encode()?) {
+            *to = from;
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    /// Its bytes without those that follow the message.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Writes a frame and what follows its message, in as few calls as the stream allows.
+///
+/// # Errors
+/// Those of the stream; `WriteZero` when it takes no more.
+pub fn write_frame(
+    writer: &mut (impl Write + ?Sized),
+    frame: &[u8],
+    bulk: &[u8],
+) -> io::Result<()> {
+    let (mut frame, mut bulk) = (frame, bulk);
+    while !frame.is_empty() {
+        if bulk.is_empty() {
+            writer.write_all(frame)?;
+            break;
+        }
+        match writer.write_vectored(&[IoSlice::new(frame), IoSlice::new(bulk)]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                let of_bulk = written.saturating_sub(frame.len());
+                frame = frame.get(written..).unwrap_or_default();
+                bulk = bulk.get(of_bulk..).unwrap_or_default();
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    writer.write_all(bulk)?;
+    writer.flush()
+}
+
+/// Takes frames from a stream.
+///
+/// A [head](Self::head) first; then exactly what it announces must be taken.
+pub struct FrameReader<R> {
+    stream: R,
+    buffer: Box<[u8]>,
+    begin: usize,
+    end: usize,
+}
+
+impl<R> std::fmt::Debug for FrameReader<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FrameReader")
+            .field("buffered", &self.buffered())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<R> FrameReader<R> {
+    /// Bytes that were read from the stream and not taken yet.
+    pub fn buffered(&self) -> usize {
+        self.end.saturating_sub(self.begin)
+    }
+}
+
+impl<R: Read> FrameReader<R> {
+    /// Takes frames from `stream`.
+    pub fn new(stream: R) -> Self {
+        Self {
+            stream,
+            buffer: vec![0; READ_BYTES].into(),
+            begin: 0,
+            end: 0,
+        }
+    }
+
+    /// The head of the next frame; `None` at the stream's end.
+    ///
+    /// # Errors
+    /// Those of the stream; `InvalidData` when the lengths are impossible.
+    pub fn head(&mut self) -> io::Result<Option<Head>> {
+        if self.buffered() == 0 && self.refill()? == 0 {
+            return Ok(None);
+        }
+        let mut head = [0; HEAD_BYTES];
+        self.take(&mut head)?;
+        Head::decode(head).map(Some)
+    }
+
+    /// The message of the frame that has this head.
+    ///
+    /// # Errors
+    /// Those of the stream.
+    pub fn message(&mut self, head: &Head, message: &mut Vec<u8>) -> io::Result<()> {
+        message.clear();
+        message.resize(head.message_len, 0);
+        self.take(message)
+    }
+
+    /// The next bytes, into all of `to`: what follows a message. What is not in the buffer yet goes
+    /// where it belongs at once.
+    ///
+    /// # Errors
+    /// Those of the stream; `UnexpectedEof` when it ends before.
+    pub fn take(&mut self, to: &mut [u8]) -> io::Result<()> {
+        let mut to = to;
+        while !to.is_empty() {
+            if self.buffered() == 0 {
+                if to.len() >= self.buffer.len() {
+                    return self.stream.read_exact(to);
+                }
+                if self.refill()? == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+            let from = self.buffer.get(self.begin..self.end).unwrap_or_default();
+            let len = from.len().min(to.len());
+            let (now, later) = to.split_at_mut(len);
+            now.copy_from_slice(from.get(..len).unwrap_or_default());
+            self.begin = self.begin.saturating_add(len);
+            to = later;
+        }
+        Ok(())
+    }
+
+    fn refill(&mut self) -> io::Result<usize> {
+        self.begin = 0;
+        self.end = 0;
+        loop {
+            match self.stream.read(&mut self.buffer) {
+                Ok(read) => {
+                    // A stream that claims more than it was given room for is not believed.
+                    self.end = read.min(self.buffer.len());
+                    return Ok(self.end);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}

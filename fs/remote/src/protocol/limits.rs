@@ -1,0 +1,35 @@
+//! How much there may be of anything.
+
+use super::frame::HEAD_BYTES;
+
+/// The bytes behind a message: as much as the kernel's FUSE asks for at once.
+pub const MAX_BULK: usize = 1 << 20;
+
+/// A whole frame.
+pub const MAX_FRAME: usize = MAX_BULK + (64 << 10);
+
+/// The message of a frame: what a frame has besides the most of bulk, less its head.
+pub const MAX_MESSAGE: usize = (64 << 10) - HEAD_BYTES;
+
+/// A name in a directory. 255 is what Linux has room for; of other systems' filesystems some have
+/// 255 characters, which are up to 4 bytes each.
+pub const MAX_NAME: usize = 1020;
+
+/// The target of a symlink: `PATH_MAX` of Linux, with the NUL that it counts.
+pub const MAX_TARGET: usize = 4096;
+
+/// The name of an extended attribute: `XATTR_NAME_MAX` of Linux.
+pub const MAX_XATTR_NAME: usize = 255;
+
+/// The value of an extended attribute, and all names of a file's attributes with a byte between
+/// them: `XATTR_SIZE_MAX` and `XATTR_LIST_MAX` of Linux.
+pub const MAX_XATTR: usize = 64 << 10;
+
+/// The entries of a directory in one answer, in bytes.
+pub const MAX_LIST: usize = 128 << 10;
+
+/// The extents of a file in one answer. Each takes up to 26 bytes.
+pub const MAX_EXTENTS: usize = 1024;
+
+/// A text that explains something.
+pub const MAX_REASON: usize = 1024;

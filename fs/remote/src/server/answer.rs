@@ -1,0 +1,402 @@
+//! One request, one answer.
+
+use std::sync::Arc;
+
+use diskfs_vfs::{Error, ErrorKind, InodeNumber, Metadata, NewKind, Result, SetMetadata};
+
+use crate::protocol::{
+    Attributes, Entry, Extent, Failure, Frame, Head, Kind, MAX_BULK, MAX_EXTENTS, MAX_LIST,
+    MAX_TARGET, MAX_XATTR, MAX_XATTR_NAME, MountRequest, Mounted, Operation, Removed, Reply,
+    Request, is_name,
+};
+
+use super::filesystems::{Filesystems, MountedFs};
+use super::machine::{Machine, Served};
+
+/// What a thread keeps between requests.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    /// The message of the request.
+    pub(super) message: Vec<u8>,
+    /// What came behind it, at its beginning.
+    pub(super) bulk: Vec<u8>,
+    /// What goes behind the answer's message.
+    out: Vec<u8>,
+    frame: Frame,
+}
+
+/// An answer in its form.
+pub(super) struct Answer<'s> {
+    pub(super) frame: &'s [u8],
+    pub(super) bulk: &'s [u8],
+}
+
+pub(super) fn answer<'s>(
+    machine: &dyn Machine,
+    filesystems: &Filesystems,
+    head: &Head,
+    request: Request<'_>,
+    scratch: &'s mut Scratch,
+) -> Answer<'s> {
+    let Scratch {
+        bulk, out, frame, ..
+    } = scratch;
+    let data = bulk.get(..head.bulk_len).unwrap_or_default();
+    let mut out = Out { bytes: out, len: 0 };
+    let done = match request {
+        Request::Mount(request) => mount(machine, filesystems, &request),
+        Request::Unmount { filesystem } => filesystems.unmount(filesystem).map(|()| Reply::Done),
+        Request::ShutDown => filesystems.unmount_all().map(|()| Reply::Done),
+        Request::In {
+            filesystem,
+            operation,
+        } => filesystems.get(filesystem).and_then(|mounted| {
+            let open = mounted.open();
+            let call = Call {
+                mounted: &mounted,
+                fs: open.fs()?,
+            };
+            call.operate(operation, data, &mut out)
+        }),
+    };
+    let len = if done.is_ok() { out.len } else { 0 };
+    let error;
+    let reply = match done {
+        Ok(reply) => reply,
+        Err(failed) => {
+            error = failed;
+            Reply::Failed(Failure::new(&error))
+        }
+    };
+    if frame.fill(head.request, &reply, len).is_err() {
+        // Only what a filesystem says of itself could be so long.
+        let error = Error::new(ErrorKind::Unsupported, "the answer is too long");
+        let reply = Reply::Failed(Failure::new(&error));
+        // This one is short.
+        frame.fill(head.request, &reply, 0).ok();
+    }
+    Answer {
+        frame: frame.bytes(),
+        bulk: out.bytes.get(..len).unwrap_or_default(),
+    }
+}
+
+fn mount(
+    machine: &dyn Machine,
+    filesystems: &Filesystems,
+    request: &MountRequest,
+) -> Result<Reply<'static>> {
+    let fs = machine.mount(request)?;
+    let taken_up = fs
+        .metadata(fs.root())
+        .and_then(|root| Ok((root, filesystems.add(Arc::clone(&fs))?)));
+    match taken_up {
+        Ok((root, number)) => Ok(Reply::Mounted(Mounted::new(
+            number,
+            Attributes::from(&root),
+            fs.identity(),
+        ))),
+        Err(error) => {
+            fs.close()?;
+            Err(error)
+        }
+    }
+}
+
+/// Bytes that go behind the answer's message. The buffer is kept, for to clear a megabyte costs as
+/// much as to read it.
+struct Out<'s> {
+    bytes: &'s mut Vec<u8>,
+    len: usize,
+}
+
+impl Out<'_> {
+    /// Room for so many bytes, of which `fill` tells how many it took.
+    fn fill(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> Result<usize>) -> Result<()> {
+        if self.bytes.len() < len {
+            self.bytes.resize(len, 0);
+        }
+        let room = self.bytes.get_mut(..len).unwrap_or_default();
+        self.len = fill(room)?.min(len);
+        Ok(())
+    }
+
+    fn set(&mut self, bytes: &[u8]) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(bytes);
+        self.len = bytes.len();
+    }
+}
+
+/// A call of one filesystem.
+struct Call<'f> {
+    mounted: &'f MountedFs,
+    fs: &'f dyn Served,
+}
+
+impl Call<'_> {
+    fn operate(
+        &self,
+        operation: Operation<'_>,
+        data: &[u8],
+        out: &mut Out<'_>,
+    ) -> Result<Reply<'static>> {
+        use Operation as O;
+        let fs = self.fs;
+        let done = |()| Reply::Done;
+        match operation {
+            O::Lookup { dir, name } => fs.find(InodeNumber(dir), name_of(name)?).map(file),
+            O::Metadata { inode } => fs.metadata(InodeNumber(inode)).map(file),
+            O::List { dir, cookie } => self.list(InodeNumber(dir), cookie, out),
+            O::Read { inode, offset, len } => {
+                let len = usize::try_from(len).unwrap_or(MAX_BULK).min(MAX_BULK);
+                out.fill(len, |room| fs.read_at(InodeNumber(inode), offset, room))?;
+                Ok(Reply::Data)
+            }
+            O::ReadLink { inode } => {
+                out.set(&fs.read_link(InodeNumber(inode))?);
+                Ok(Reply::Data)
+            }
+            O::Xattr { inode, name } => {
+                let Some(value) = fs.xattr(InodeNumber(inode), xattr_name(name)?)? else {
+                    return Ok(Reply::Absent);
+                };
+                out.set(at_most(&value, MAX_XATTR)?);
+                Ok(Reply::Data)
+            }
+            O::ListXattrs { inode } => {
+                let mut names = fs.list_xattrs(InodeNumber(inode))?;
+                names.iter_mut().for_each(|name| name.push(0));
+                out.set(at_most(&names.concat(), MAX_XATTR)?);
+                Ok(Reply::Data)
+            }
+            O::Statistics => Ok(Reply::Statistics(fs.statistics()?.into())),
+            O::Extents { inode, offset } => self.extents(InodeNumber(inode), offset),
+            O::Create {
+                dir,
+                name,
+                kind,
+                file: attributes,
+            } => {
+                check_kind(kind)?;
+                let kind = NewKind::from(kind);
+                fs.make(InodeNumber(dir), name_of(name)?, kind, &attributes.into())
+                    .map(file)
+            }
+            O::CreateUnnamed {
+                dir,
+                file: attributes,
+            } => {
+                let inode = fs.create_unnamed(InodeNumber(dir), &attributes.into())?;
+                self.mounted.keep(fs, inode)?;
+                fs.metadata(inode).map(file)
+            }
+            O::Link { inode, dir, name } => fs
+                .link(InodeNumber(inode), InodeNumber(dir), name_of(name)?)
+                .map(done),
+            O::Unlink { dir, name, keep } => {
+                let (dir, name) = (InodeNumber(dir), name_of(name)?);
+                let ((), removed) = self.taking(dir, name, keep, || fs.unlink(dir, name))?;
+                Ok(removed.map_or(Reply::Done, Reply::Removed))
+            }
+            O::Rmdir { dir, name, keep } => {
+                let (dir, name) = (InodeNumber(dir), name_of(name)?);
+                let ((), removed) = self.taking(dir, name, keep, || fs.rmdir(dir, name))?;
+                Ok(removed.map_or(Reply::Done, Reply::Removed))
+            }
+            O::Rename {
+                dir,
+                name,
+                to_dir,
+                to_name,
+                mode,
+                keep,
+            } => {
+                let (from, to) = ((dir, name), (to_dir, to_name));
+                self.rename(from, to, mode.into(), keep)
+            }
+            O::Write { inode, offset } => {
+                let written = fs.write_at(InodeNumber(inode), offset, data)?;
+                let len = u32::try_from(written).unwrap_or(u32::MAX);
+                Ok(Reply::Written { len })
+            }
+            O::SetLen { inode, size_bytes } => {
+                fs.set_len(InodeNumber(inode), size_bytes)?;
+                fs.metadata(InodeNumber(inode)).map(file)
+            }
+            O::Fallocate {
+                inode,
+                offset,
+                len_bytes,
+                what,
+            } => fs
+                .fallocate(InodeNumber(inode), offset, len_bytes, what.into())
+                .map(done),
+            O::SetMetadata { inode, change } => {
+                let change = SetMetadata::try_from(change)
+                    .map_err(|violation| Error::new(ErrorKind::Invalid, violation.0))?;
+                fs.set_metadata(InodeNumber(inode), &change)?;
+                fs.metadata(InodeNumber(inode)).map(file)
+            }
+            O::SetXattr { inode, name, how } => fs
+                .set_xattr(InodeNumber(inode), xattr_name(name)?, data, how.into())
+                .map(done),
+            O::RemoveXattr { inode, name } => fs
+                .remove_xattr(InodeNumber(inode), xattr_name(name)?)
+                .map(done),
+            O::Release { inode } => self.mounted.release(fs, InodeNumber(inode)).map(done),
+            O::SyncFile { inode, what } => fs.sync_file(InodeNumber(inode), what.into()).map(done),
+            O::Sync => fs.sync().map(done),
+        }
+    }
+
+    /// Lists as much as there is room for. What comes before an error is told first; who asks again
+    /// behind it meets the error.
+    fn list(&self, dir: InodeNumber, cookie: u64, out: &mut Out<'_>) -> Result<Reply<'static>> {
+        let mut bytes = std::mem::take(out.bytes);
+        bytes.clear();
+        let mut ends = true;
+        for listed in self.fs.list(dir, cookie)? {
+            let (entry, metadata) = match listed {
+                Ok(listed) => listed,
+                Err(error) if bytes.is_empty() => return Err(error),
+                Err(_) => {
+                    ends = false;
+                    break;
+                }
+            };
+            let type_bits = entry.file_type.map_or(0, diskfs_vfs::FileType::mode_bits);
+            let entry = Entry {
+                name: &entry.name,
+                inode: entry.inode.0,
+                cookie: entry.cookie,
+                type_bits,
+                attributes: metadata.as_ref().map(Attributes::from),
+            };
+            bytes = postcard::to_extend(&entry, bytes)
+                .map_err(|_| Error::new(ErrorKind::Io, "no memory for a directory's entries"))?;
+            if bytes.len() >= MAX_LIST {
+                ends = false;
+                break;
+            }
+        }
+        out.len = bytes.len();
+        *out.bytes = bytes;
+        Ok(Reply::Entries { ends })
+    }
+
+    fn extents(&self, inode: InodeNumber, offset: u64) -> Result<Reply<'static>> {
+        let mut extents = Vec::new();
+        for extent in self.fs.extents_of(inode, offset)? {
+            if extents.len() >= MAX_EXTENTS {
+                return Ok(Reply::Extents {
+                    extents,
+                    ends: false,
+                });
+            }
+            extents.push(Extent::from(extent?));
+        }
+        Ok(Reply::Extents {
+            extents,
+            ends: true,
+        })
+    }
+
+    fn rename(
+        &self,
+        (dir, name): (u64, &[u8]),
+        (to_dir, to_name): (u64, &[u8]),
+        mode: diskfs_vfs::RenameMode,
+        keep: bool,
+    ) -> Result<Reply<'static>> {
+        let (dir, to_dir) = (InodeNumber(dir), InodeNumber(to_dir));
+        let (name, to_name) = (name_of(name)?, name_of(to_name)?);
+        let rename = || {
+            let moved = self.fs.lookup(dir, name)?;
+            self.fs.rename(dir, name, to_dir, to_name, mode)?;
+            Ok(moved)
+        };
+        let (moved, replaced) = self.taking(to_dir, to_name, keep, rename)?;
+        Ok(Reply::Renamed {
+            moved: moved.0,
+            replaced,
+        })
+    }
+
+    /// Does what takes a name off the file that has it, and tells which one that was.
+    fn taking<T>(
+        &self,
+        dir: InodeNumber,
+        name: &[u8],
+        keep: bool,
+        take: impl FnOnce() -> Result<T>,
+    ) -> Result<(T, Option<Removed>)> {
+        let _names = self.mounted.names();
+        let inode = match self.fs.lookup(dir, name) {
+            Ok(inode) => inode,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok((take()?, None)),
+            Err(error) => return Err(error),
+        };
+        if keep {
+            self.fs.hold(inode);
+        }
+        let taken = take();
+        let mut kept = false;
+        if keep {
+            kept = taken.is_ok() && self.fs.metadata(inode).is_ok_and(|file| is_gone(&file));
+            if kept {
+                self.mounted.keep(self.fs, inode)?;
+            } else {
+                self.fs.release(inode)?;
+            }
+        }
+        let inode = inode.0;
+        Ok((taken?, Some(Removed { inode, kept })))
+    }
+}
+
+/// Whether a file has no name any more. A directory without one may count itself still.
+fn is_gone(file: &Metadata) -> bool {
+    file.links == 0
+}
+
+fn file(metadata: Metadata) -> Reply<'static> {
+    Reply::File(Attributes::from(&metadata))
+}
+
+fn name_of(name: &[u8]) -> Result<&[u8]> {
+    if name.len() > crate::protocol::MAX_NAME {
+        return Err(ErrorKind::NameTooLong.into());
+    }
+    if !is_name(name) {
+        return Err(ErrorKind::Invalid.into());
+    }
+    Ok(name)
+}
+
+fn check_kind(kind: Kind<'_>) -> Result<()> {
+    match kind {
+        Kind::Symlink(target) if target.len() >= MAX_TARGET => Err(ErrorKind::NameTooLong.into()),
+        Kind::Symlink(target) if target.is_empty() || target.contains(&0) => {
+            Err(ErrorKind::Invalid.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn xattr_name(name: &[u8]) -> Result<&[u8]> {
+    if name.is_empty() || name.len() > MAX_XATTR_NAME || name.contains(&0) {
+        return Err(ErrorKind::Invalid.into());
+    }
+    Ok(name)
+}
+
+fn at_most(bytes: &[u8], limit: usize) -> Result<&[u8]> {
+    if bytes.len() > limit {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "an extended attribute is too large",
+        ));
+    }
+    Ok(bytes)
+}

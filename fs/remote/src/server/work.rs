@@ -1,0 +1,170 @@
+//! The threads that answer.
+
+use std::io::{self, Read, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use crate::protocol::{Frame, FrameReader, Head, Hello, Request, decode, write_frame};
+
+use super::answer::{Answer, Scratch, answer};
+use super::filesystems::Filesystems;
+use super::machine::Machine;
+
+/// How many requests are answered at once. Most wait for the device or for an fsync, and reads must
+/// go on beside all the fsyncs that FUSE's threads (a handful) can ask for.
+const WORKERS: usize = 16;
+
+/// How serving ended. Everything is unmounted then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The client asked for it.
+    ShutDown,
+    /// The stream ended.
+    Lost,
+}
+
+/// Answers what comes from `reader` on `writer`, until the client asks to shut down or is gone.
+///
+/// # Errors
+/// When the stream fails, or the client breaks the protocol; everything is unmounted then, too.
+pub fn serve(
+    reader: impl Read + Send,
+    mut writer: impl Write + Send,
+    machine: &dyn Machine,
+) -> io::Result<Ending> {
+    let mut hello = Frame::default();
+    hello.fill(0, &Hello::new(machine.about()), 0)?;
+    write_frame(&mut writer, hello.bytes(), &[])?;
+    let server = Server {
+        machine,
+        filesystems: Filesystems::default(),
+        reader: Mutex::new(Source {
+            frames: FrameReader::new(reader),
+            ending: None,
+        }),
+        writer: Mutex::new(writer),
+    };
+    thread::scope(|scope| {
+        for _ in 1..WORKERS {
+            scope.spawn(|| server.work());
+        }
+        server.work();
+    });
+    let unmounted = server.filesystems.unmount_all();
+    let ending = lock(&server.reader).ending.take();
+    let ending = ending.unwrap_or(Ok(Ending::Lost))?;
+    unmounted.map_err(io::Error::other)?;
+    Ok(ending)
+}
+
+struct Server<'m, R, W> {
+    machine: &'m dyn Machine,
+    filesystems: Filesystems,
+    reader: Mutex<Source<R>>,
+    writer: Mutex<W>,
+}
+
+struct Source<R> {
+    frames: FrameReader<R>,
+    ending: Option<io::Result<Ending>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<R: Read, W: Write> Server<'_, R, W> {
+    /// Takes a request, and lets the next thread take the next one before it is answered. What is
+    /// done in no time is answered first instead: to wake a thread would cost as much.
+    fn work(&self) {
+        let mut scratch = Scratch::default();
+        loop {
+            let mut source = lock(&self.reader);
+            loop {
+                if source.ending.is_some() {
+                    return;
+                }
+                let head = match source.receive(&mut scratch) {
+                    Ok(Some(head)) => head,
+                    Ok(None) => {
+                        source.ending = Some(Ok(Ending::Lost));
+                        return;
+                    }
+                    Err(error) => {
+                        source.ending = Some(Err(error));
+                        return;
+                    }
+                };
+                let is_alone = source.frames.buffered() == 0;
+                let message = std::mem::take(&mut scratch.message);
+                let request = match decode::<Request<'_>>(&message) {
+                    Ok(request) => request,
+                    Err(violation) => {
+                        let error = io::Error::new(io::ErrorKind::InvalidData, violation);
+                        source.ending = Some(Err(error));
+                        return;
+                    }
+                };
+                let ends = matches!(request, Request::ShutDown);
+                if ends {
+                    source.ending = Some(Ok(Ending::ShutDown));
+                }
+                if is_alone && is_quick(&request) {
+                    self.answer(&head, request, &mut scratch);
+                    scratch.message = message;
+                    continue;
+                }
+                drop(source);
+                self.answer(&head, request, &mut scratch);
+                scratch.message = message;
+                break;
+            }
+        }
+    }
+
+    fn answer(&self, head: &Head, request: Request<'_>, scratch: &mut Scratch) {
+        let Answer { frame, bulk } =
+            answer(self.machine, &self.filesystems, head, request, scratch);
+        let written = write_frame(&mut *lock(&self.writer), frame, bulk);
+        if written.is_err() {
+            // Nobody listens. Whoever reads next learns that from the stream; a stream of which
+            // only one direction fails is given up as soon as it says something.
+            self.filesystems.unmount_all().ok();
+        }
+    }
+}
+
+/// Whether a request waits for nothing but, at worst, one read of the device.
+fn is_quick(request: &Request<'_>) -> bool {
+    use crate::protocol::Operation as O;
+    let Request::In { operation, .. } = request else {
+        return false;
+    };
+    matches!(
+        operation,
+        O::Lookup { .. }
+            | O::Metadata { .. }
+            | O::ReadLink { .. }
+            | O::Xattr { .. }
+            | O::ListXattrs { .. }
+            | O::Create { .. }
+            | O::Link { .. }
+            | O::SetMetadata { .. }
+    )
+}
+
+impl<R: Read> Source<R> {
+    /// Takes the next request and its bulk; `None` at the end of the stream.
+    fn receive(&mut self, scratch: &mut Scratch) -> io::Result<Option<Head>> {
+        let Some(head) = self.frames.head()? else {
+            return Ok(None);
+        };
+        self.frames.message(&head, &mut scratch.message)?;
+        if scratch.bulk.len() < head.bulk_len {
+            scratch.bulk.resize(head.bulk_len, 0);
+        }
+        let bulk = scratch.bulk.get_mut(..head.bulk_len).unwrap_or_default();
+        self.frames.take(bulk)?;
+        Ok(Some(head))
+    }
+}

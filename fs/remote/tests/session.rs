@@ -1,0 +1,365 @@
+//! Both ends in one process, with the filesystem in memory between them.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use diskfs_remote::client::{Client, Remote};
+use diskfs_remote::server::{Ending, Machine, MountRequest, Served, serve};
+use diskfs_vfs::testing::{Synced, WritableMemoryFs};
+use diskfs_vfs::{
+    Error, ErrorKind, FileExtentKind, FileType, FsRead, FsWrite, InodeNumber, NewAttributes,
+    NewKind, RenameMode, SetMetadata, SetXattr, SyncFile,
+};
+
+const PLAIN: NewAttributes = NewAttributes::for_root(0o644);
+const SECONDS: Duration = Duration::from_secs(10);
+
+/// Mounts the filesystem that it was given.
+struct Memory(Arc<WritableMemoryFs>);
+
+impl Machine for Memory {
+    fn mount(&self, request: &MountRequest) -> diskfs_vfs::Result<Arc<dyn Served>> {
+        if request.kind != "memory" {
+            return Err(Error::new(ErrorKind::Unsupported, "only memory is served"));
+        }
+        Ok(Arc::clone(&self.0) as _)
+    }
+}
+
+struct Session {
+    there: Arc<WritableMemoryFs>,
+    stream: UnixStream,
+    client: Client,
+    server: JoinHandle<std::io::Result<Ending>>,
+}
+
+impl Session {
+    fn new() -> Self {
+        let there = Arc::new(WritableMemoryFs::new());
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let machine = Memory(Arc::clone(&there));
+        let server = thread::spawn(move || serve(theirs.try_clone().unwrap(), theirs, &machine));
+        let stream = ours.try_clone().unwrap();
+        let client = Client::connect(ours.try_clone().unwrap(), ours, SECONDS).unwrap();
+        Self {
+            there,
+            stream,
+            client,
+            server,
+        }
+    }
+
+    fn mount(&self) -> Remote {
+        self.client
+            .mount(&MountRequest::new("vda", "memory"))
+            .unwrap()
+    }
+}
+
+fn file(fs: &Remote, name: &str) -> InodeNumber {
+    fs.create(fs.root(), name.as_bytes(), NewKind::Regular, &PLAIN)
+        .unwrap()
+}
+
+fn kind<T: std::fmt::Debug>(result: diskfs_vfs::Result<T>) -> ErrorKind {
+    result.unwrap_err().kind()
+}
+
+#[test]
+fn everything_comes_through() {
+    let session = Session::new();
+    let fs = session.mount();
+    let root = fs.root();
+    assert_eq!(fs.identity(), session.there.identity());
+    assert_eq!(
+        fs.statistics().unwrap(),
+        session.there.statistics().unwrap()
+    );
+    let f = file(&fs, "f");
+    let data: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
+    assert_eq!(fs.write_at(f, 5, &data).unwrap(), data.len());
+    let mut back = vec![0; data.len() + 100];
+    assert_eq!(fs.read_at(f, 5, &mut back).unwrap(), data.len());
+    assert_eq!(back[..data.len()], data);
+    assert_eq!(fs.metadata(f).unwrap(), session.there.metadata(f).unwrap());
+    fs.set_len(f, 4 << 20).unwrap();
+    let kinds: Vec<_> = fs
+        .extents_of(f, 0)
+        .unwrap()
+        .map(|extent| extent.unwrap().kind)
+        .collect();
+    assert_eq!(*kinds.last().unwrap(), FileExtentKind::Hole);
+
+    let link = fs
+        .create(root, b"l", NewKind::Symlink(b"a/target"), &PLAIN)
+        .unwrap();
+    assert_eq!(fs.read_link(link).unwrap(), b"a/target");
+    fs.set_xattr(f, b"user.a", &vec![7; 60_000], SetXattr::Any)
+        .unwrap();
+    fs.set_xattr(f, b"user.b", b"", SetXattr::Create).unwrap();
+    assert_eq!(fs.xattr(f, b"user.a").unwrap().unwrap().len(), 60_000);
+    assert_eq!(fs.xattr(f, b"user.b").unwrap(), Some(vec![]));
+    assert_eq!(fs.xattr(f, b"user.c").unwrap(), None);
+    assert_eq!(fs.list_xattrs(f).unwrap(), [b"user.a", b"user.b"]);
+    fs.remove_xattr(f, b"user.b").unwrap();
+    assert_eq!(kind(fs.remove_xattr(f, b"user.b")), ErrorKind::NoAttribute);
+    assert_eq!(kind(fs.lookup(root, b"none")), ErrorKind::NotFound);
+    assert_eq!(kind(fs.lookup(root, &[b'n'; 5000])), ErrorKind::NameTooLong);
+    assert_eq!(kind(fs.lookup(root, b"../f")), ErrorKind::Invalid);
+    assert_eq!(kind(fs.read_dir(f, 0).map(drop)), ErrorKind::NotADirectory);
+    fs.sync_file(f, SyncFile::Data).unwrap();
+    fs.sync().unwrap();
+    fs.close().unwrap();
+    assert_eq!(kind(fs.metadata(f)), ErrorKind::ReadOnly);
+    assert_eq!(
+        session.there.take_synced(),
+        [Synced::File(f, SyncFile::Data), Synced::All, Synced::Closed]
+    );
+    session.client.shut_down().unwrap();
+    assert_eq!(session.server.join().unwrap().unwrap(), Ending::ShutDown);
+}
+
+#[test]
+fn a_large_directory_is_listed_whole_and_from_anywhere() {
+    let session = Session::new();
+    let fs = session.mount();
+    for n in 0..5000 {
+        session
+            .there
+            .create(
+                fs.root(),
+                format!("{n:0100}").as_bytes(),
+                NewKind::Fifo,
+                &PLAIN,
+            )
+            .unwrap();
+    }
+    let list = |fs: &dyn FsRead, cookie| {
+        let entries = fs.read_dir(fs.root(), cookie).unwrap();
+        entries.map(Result::unwrap).collect::<Vec<_>>()
+    };
+    let all = list(&fs, 0);
+    assert_eq!(all, list(&*session.there, 0));
+    assert_eq!(list(&fs, all[3000].cookie), all[3001..]);
+    assert_eq!(all[2].file_type, Some(FileType::Fifo));
+}
+
+#[test]
+fn a_held_file_outlives_its_names_and_no_longer() {
+    let session = Session::new();
+    let fs = session.mount();
+    let (f, g) = (file(&fs, "f"), file(&fs, "g"));
+    fs.hold(f);
+    fs.unlink(fs.root(), b"f").unwrap();
+    assert_eq!(fs.metadata(f).unwrap().links, 0);
+    assert_eq!(fs.write_at(f, 0, b"still").unwrap(), 5);
+    fs.hold(f);
+    fs.release(f).unwrap();
+    assert_eq!(session.there.held(), [(f, 1)]);
+    fs.release(f).unwrap();
+    assert_eq!(kind(fs.metadata(f)), ErrorKind::NotFound);
+    // What is replaced is held, too; what nobody holds is gone at once.
+    fs.hold(g);
+    file(&fs, "h");
+    fs.rename(fs.root(), b"h", fs.root(), b"g", RenameMode::Replace)
+        .unwrap();
+    assert_eq!(session.there.held(), [(g, 1)]);
+    let h = fs.lookup(fs.root(), b"g").unwrap();
+    fs.unlink(fs.root(), b"g").unwrap();
+    assert_eq!(kind(session.there.metadata(h)), ErrorKind::NotFound);
+    fs.release(g).unwrap();
+    let unnamed = fs.create_unnamed(fs.root(), &PLAIN).unwrap();
+    fs.link(unnamed, fs.root(), b"u").unwrap();
+    assert_eq!(fs.metadata(unnamed).unwrap().links, 1);
+    fs.release(unnamed).unwrap();
+    assert_eq!(session.there.held(), []);
+    assert_eq!(session.there.file_count(), 2);
+}
+
+#[test]
+fn metadata_that_is_kept_is_never_stale() {
+    let session = Session::new();
+    let fs = session.mount();
+    let same = |inode| {
+        assert_eq!(
+            fs.metadata(inode).ok(),
+            session.there.metadata(inode).ok(),
+            "{inode}"
+        );
+    };
+    let root = fs.root();
+    let f = file(&fs, "f");
+    let all = |step: &str| {
+        for inode in [root, f] {
+            same(inode);
+            same(inode);
+        }
+        assert!(!step.is_empty());
+    };
+    all("create");
+    fs.write_at(f, 0, b"12345").unwrap();
+    all("write");
+    fs.link(f, root, b"g").unwrap();
+    all("link");
+    let change = SetMetadata {
+        permissions: Some(0o600),
+        ..SetMetadata::default()
+    };
+    fs.set_metadata(f, &change).unwrap();
+    all("set metadata");
+    fs.set_xattr(f, b"user.x", b"y", SetXattr::Any).unwrap();
+    all("set xattr");
+    fs.rename(root, b"g", root, b"f", RenameMode::Replace)
+        .unwrap();
+    all("rename to itself");
+    fs.unlink(root, b"g").unwrap();
+    all("unlink");
+    fs.create(root, b"d", NewKind::Directory, &PLAIN).unwrap();
+    all("mkdir");
+    fs.rmdir(root, b"d").unwrap();
+    all("rmdir");
+    fs.unlink(root, b"f").unwrap();
+    all("the last");
+}
+
+#[test]
+fn many_threads_at_once() {
+    let session = Session::new();
+    let fs = session.mount();
+    thread::scope(|scope| {
+        for t in 0..8_u8 {
+            let fs = &fs;
+            scope.spawn(move || {
+                for n in 0..200_u32 {
+                    let f = file(fs, &format!("{t}-{n}"));
+                    let data = vec![t; 1 + n as usize * 500];
+                    assert_eq!(fs.write_at(f, 0, &data).unwrap(), data.len());
+                    let mut back = vec![0; data.len()];
+                    fs.read_at(f, 0, &mut back).unwrap();
+                    assert_eq!(back, data);
+                    assert_eq!(fs.metadata(f).unwrap().size_bytes, data.len() as u64);
+                    if n % 3 == 0 {
+                        fs.unlink(fs.root(), format!("{t}-{n}").as_bytes()).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(session.there.file_count(), 1 + 8 * 133);
+}
+
+#[test]
+fn a_lost_connection_is_told_with_its_reason() {
+    let session = Session::new();
+    let fs = session.mount();
+    let asked = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&asked);
+    session.client.on_lost(move || {
+        *count.lock().unwrap() += 1;
+        Some("the microVM was killed (signal 9)".into())
+    });
+    session.stream.shutdown(std::net::Shutdown::Both).unwrap();
+    for _ in 0..3 {
+        let error = fs.lookup(fs.root(), b"f").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().contains("signal 9"), "{error}");
+    }
+    assert_eq!(*asked.lock().unwrap(), 1);
+    assert_eq!(session.server.join().unwrap().unwrap(), Ending::Lost);
+    assert_eq!(session.there.take_synced(), [Synced::Closed]);
+}
+
+#[test]
+fn dropping_unmounts_and_what_is_read_only_stays() {
+    let session = Session::new();
+    let request = MountRequest {
+        read_only: true,
+        ..MountRequest::new("vda", "memory")
+    };
+    let fs = session.client.mount(&request).unwrap();
+    let made = fs.create(fs.root(), b"f", NewKind::Regular, &PLAIN);
+    assert_eq!(kind(made), ErrorKind::ReadOnly);
+    drop(fs);
+    assert_eq!(session.there.take_synced(), [Synced::Closed]);
+    let other = session.client.mount(&MountRequest::new("vda", "other"));
+    assert_eq!(kind(other.map(drop)), ErrorKind::Unsupported);
+}
+
+#[test]
+fn who_says_nothing_is_not_waited_for() {
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    let deadline = Duration::from_millis(50);
+    let error = Client::connect(ours.try_clone().unwrap(), ours, deadline).unwrap_err();
+    assert!(
+        error.to_string().contains("did not answer within 0.05 s"),
+        "{error}"
+    );
+}
+
+/// Answers with these bytes, whatever is asked.
+fn impostor(answer: Vec<u8>) -> (UnixStream, JoinHandle<()>) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut genuine = Vec::new();
+    let (from, to) = UnixStream::pair().unwrap();
+    let hello = thread::spawn(move || {
+        let there = Memory(Arc::default());
+        serve(to.try_clone().unwrap(), to, &there).ok();
+    });
+    let mut from = from;
+    genuine.resize(16, 0);
+    from.read_exact(&mut genuine).unwrap();
+    let len = u32::from_le_bytes(genuine[..4].try_into().unwrap()) as usize;
+    genuine.resize(len, 0);
+    from.read_exact(&mut genuine[16..]).unwrap();
+    drop(from);
+    hello.join().unwrap();
+    let thread = thread::spawn(move || {
+        let mut theirs = theirs;
+        theirs.write_all(&genuine).unwrap();
+        let mut request = [0; 4096];
+        while theirs.read(&mut request).is_ok_and(|read| read > 0) {
+            if theirs.write_all(&answer).is_err() {
+                break;
+            }
+        }
+    });
+    (ours, thread)
+}
+
+#[test]
+fn nonsense_breaks_the_connection() {
+    let head = |total: u32, message: u32, request: u64| {
+        let mut head = total.to_le_bytes().to_vec();
+        head.extend(message.to_le_bytes());
+        head.extend(request.to_le_bytes());
+        head
+    };
+    let first = 1 << 32 | 63;
+    let answers = [
+        head(0, 0, first),
+        head(u32::MAX, u32::MAX, first),
+        head(17, 2, first),
+        // An answer to nobody, and to one that is past.
+        [head(17, 1, 77), vec![1]].concat(),
+        [head(17, 1, first + (1 << 32)), vec![1]].concat(),
+        // Of another kind; with more behind it than was asked for.
+        [head(17, 1, first), vec![1]].concat(),
+        [head(117, 1, first), vec![1; 101]].concat(),
+        [head(17, 1, first), vec![99]].concat(),
+        [head(18, 2, first), vec![1, 1]].concat(),
+        head(16, 0, first),
+    ];
+    for answer in answers {
+        let (stream, thread) = impostor(answer.clone());
+        let client = Client::connect(stream.try_clone().unwrap(), stream, SECONDS).unwrap();
+        let error = client.mount(&MountRequest::new("vda", "x")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{answer:?}");
+        let again = client.mount(&MountRequest::new("vda", "x")).unwrap_err();
+        assert_eq!(again.to_string(), error.to_string());
+        drop(client);
+        thread.join().unwrap();
+    }
+}
