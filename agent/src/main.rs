@@ -1,1 +1,47 @@
-fn main(){}
+//! `diskfs-agent`: PID 1 of the microVM; with `--directory DIR`, a server of that directory on its
+//! standard input and output, for tests.
+#![expect(
+    clippy::print_stderr,
+    reason = "a program of a terminal, when it is not PID 1"
+)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::process::ExitCode;
+
+use diskfs_agent::{DirectoryMachine, LinuxMachine, init};
+use diskfs_remote::server::{Machine, serve};
+
+fn main() -> ExitCode {
+    if rustix::process::getpid().is_init() {
+        init::run();
+    }
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let machine: Box<dyn Machine> = match *arguments {
+        ["--directory", directory] => Box::new(DirectoryMachine::new(directory)),
+        // Mounts devices of this machine.
+        ["--stdio"] => Box::<LinuxMachine>::default(),
+        _ => {
+            eprintln!(
+                "usage: diskfs-agent --directory DIR | --stdio\nWithout arguments it is for PID 1."
+            );
+            return ExitCode::from(2);
+        }
+    };
+    match serve_stdio(&*machine) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("diskfs-agent: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Without the buffers that the standard library puts before them.
+fn serve_stdio(machine: &dyn Machine) -> io::Result<()> {
+    let reader = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let writer = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    serve(reader, writer, machine).map(drop)
+}

@@ -93,7 +93,7 @@ impl Client {
         } else {
             remote::Access::ReadWrite
         };
-        Ok(Remote::new(connection, filesystem, access, root, identity))
+        Ok(Remote::new(connection, filesystem, access, &root, identity))
     }
 
     /// Unmounts everything and ends the agent, and with it the machine. Returns when everything is

@@ -91,9 +91,9 @@ impl Remote {
     /// Changes these, in a way of which nothing comes back.
     pub(super) fn change(&self, inodes: &[InodeNumber], operation: Operation<'_>) -> Result<()> {
         let changed = self.ask(operation, done);
-        inodes
-            .iter()
-            .for_each(|&inode| self.attributes.changed(inode));
+        for &inode in inodes {
+            self.attributes.changed(inode);
+        }
         changed
     }
 
@@ -117,9 +117,9 @@ pub(super) fn file(answer: Answer<'_>) -> Checked<Metadata> {
 }
 
 /// The bytes behind an answer.
-pub(super) fn data(answer: Answer<'_>) -> Checked<usize> {
-    match answer.reply {
-        Reply::Data => Ok(answer.bulk.len()),
+pub(super) fn data(Answer { reply, bulk }: Answer<'_>) -> Checked<usize> {
+    match reply {
+        Reply::Data => Ok(bulk.len()),
         _ => Err(MISMATCH),
     }
 }

@@ -58,9 +58,9 @@ pub(super) struct Answer<'a> {
 }
 
 /// That it is done, when there is nothing else to tell.
-pub(super) fn done(answer: Answer<'_>) -> Checked<()> {
-    match answer.reply {
-        Reply::Done if answer.bulk.is_empty() => Ok(()),
+pub(super) fn done(Answer { reply, bulk }: Answer<'_>) -> Checked<()> {
+    match reply {
+        Reply::Done if bulk.is_empty() => Ok(()),
         _ => Err(MISMATCH),
     }
 }

@@ -52,11 +52,11 @@ impl Remote {
         connection: Arc<Connection>,
         filesystem: u32,
         access: Access,
-        root: Metadata,
+        root: &Metadata,
         identity: Identity,
     ) -> Self {
         let attributes = AttributeCache::new();
-        attributes.keep(attributes.asked(), &root);
+        attributes.keep(attributes.asked(), root);
         Self {
             connection,
             filesystem,

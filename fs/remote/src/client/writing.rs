@@ -117,8 +117,8 @@ impl FsWrite for Remote {
         self.check_writable()?;
         let mut written = 0_usize;
         // Nothing is written, too: whether it could be is the answer.
-        let whole = if data.is_empty() { 1 } else { 0 };
-        let nothing = std::iter::repeat_n(data, whole);
+        let once = usize::from(data.is_empty());
+        let nothing = std::iter::repeat_n(data, once);
         for chunk in data.chunks(MAX_BULK).chain(nothing) {
             let at = u64::try_from(written).ok();
             let at = at.and_then(|written| offset.checked_add(written));

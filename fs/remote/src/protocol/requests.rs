@@ -55,7 +55,7 @@ pub enum Request<'a> {
 
 /// One call of a filesystem, as the methods of `FsRead` and `FsWrite` are, or several of them in one
 /// go. Variants are added at the end.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are the arguments of the method")]
 pub enum Operation<'a> {
     /// `lookup` with the metadata.

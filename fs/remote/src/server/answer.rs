@@ -56,7 +56,7 @@ pub(super) fn answer<'s>(
                 mounted: &mounted,
                 fs: open.fs()?,
             };
-            call.operate(operation, data, &mut out)
+            call.operate(&operation, data, &mut out)
         }),
     };
     let len = if done.is_ok() { out.len } else { 0 };
@@ -135,18 +135,22 @@ struct Call<'f> {
 }
 
 impl Call<'_> {
+    /// What only reads is done here, the rest in [`change`](Self::change).
     fn operate(
         &self,
-        operation: Operation<'_>,
+        operation: &Operation<'_>,
         data: &[u8],
         out: &mut Out<'_>,
     ) -> Result<Reply<'static>> {
         use Operation as O;
         let fs = self.fs;
-        let done = |()| Reply::Done;
-        match operation {
-            O::Lookup { dir, name } => fs.find(InodeNumber(dir), name_of(name)?).map(file),
-            O::Metadata { inode } => fs.metadata(InodeNumber(inode)).map(file),
+        match *operation {
+            O::Lookup { dir, name } => fs
+                .find(InodeNumber(dir), name_of(name)?)
+                .map(|metadata| file(&metadata)),
+            O::Metadata { inode } => fs
+                .metadata(InodeNumber(inode))
+                .map(|metadata| file(&metadata)),
             O::List { dir, cookie } => self.list(InodeNumber(dir), cookie, out),
             O::Read { inode, offset, len } => {
                 let len = usize::try_from(len).unwrap_or(MAX_BULK).min(MAX_BULK);
@@ -166,12 +170,23 @@ impl Call<'_> {
             }
             O::ListXattrs { inode } => {
                 let mut names = fs.list_xattrs(InodeNumber(inode))?;
-                names.iter_mut().for_each(|name| name.push(0));
+                for name in &mut names {
+                    name.push(0);
+                }
                 out.set(at_most(&names.concat(), MAX_XATTR)?);
                 Ok(Reply::Data)
             }
             O::Statistics => Ok(Reply::Statistics(fs.statistics()?.into())),
             O::Extents { inode, offset } => self.extents(InodeNumber(inode), offset),
+            _ => self.change(operation, data),
+        }
+    }
+
+    fn change(&self, operation: &Operation<'_>, data: &[u8]) -> Result<Reply<'static>> {
+        use Operation as O;
+        let fs = self.fs;
+        let done = |()| Reply::Done;
+        match *operation {
             O::Create {
                 dir,
                 name,
@@ -181,7 +196,7 @@ impl Call<'_> {
                 check_kind(kind)?;
                 let kind = NewKind::from(kind);
                 fs.make(InodeNumber(dir), name_of(name)?, kind, &attributes.into())
-                    .map(file)
+                    .map(|metadata| file(&metadata))
             }
             O::CreateUnnamed {
                 dir,
@@ -189,7 +204,7 @@ impl Call<'_> {
             } => {
                 let inode = fs.create_unnamed(InodeNumber(dir), &attributes.into())?;
                 self.mounted.keep(fs, inode)?;
-                fs.metadata(inode).map(file)
+                fs.metadata(inode).map(|metadata| file(&metadata))
             }
             O::Link { inode, dir, name } => fs
                 .link(InodeNumber(inode), InodeNumber(dir), name_of(name)?)
@@ -222,7 +237,8 @@ impl Call<'_> {
             }
             O::SetLen { inode, size_bytes } => {
                 fs.set_len(InodeNumber(inode), size_bytes)?;
-                fs.metadata(InodeNumber(inode)).map(file)
+                fs.metadata(InodeNumber(inode))
+                    .map(|metadata| file(&metadata))
             }
             O::Fallocate {
                 inode,
@@ -236,7 +252,8 @@ impl Call<'_> {
                 let change = SetMetadata::try_from(change)
                     .map_err(|violation| Error::new(ErrorKind::Invalid, violation.0))?;
                 fs.set_metadata(InodeNumber(inode), &change)?;
-                fs.metadata(InodeNumber(inode)).map(file)
+                fs.metadata(InodeNumber(inode))
+                    .map(|metadata| file(&metadata))
             }
             O::SetXattr { inode, name, how } => fs
                 .set_xattr(InodeNumber(inode), xattr_name(name)?, data, how.into())
@@ -247,6 +264,8 @@ impl Call<'_> {
             O::Release { inode } => self.mounted.release(fs, InodeNumber(inode)).map(done),
             O::SyncFile { inode, what } => fs.sync_file(InodeNumber(inode), what.into()).map(done),
             O::Sync => fs.sync().map(done),
+            // Those that read, which were done.
+            _ => Err(ErrorKind::Unsupported.into()),
         }
     }
 
@@ -360,8 +379,8 @@ fn is_gone(file: &Metadata) -> bool {
     file.links == 0
 }
 
-fn file(metadata: Metadata) -> Reply<'static> {
-    Reply::File(Attributes::from(&metadata))
+fn file(metadata: &Metadata) -> Reply<'static> {
+    Reply::File(Attributes::from(metadata))
 }
 
 fn name_of(name: &[u8]) -> Result<&[u8]> {

@@ -1,0 +1,65 @@
+//! The stream to the host.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+
+/// The name that the host gives its port.
+const NAME: &str = "diskfs.0";
+
+/// Where the kernel tells the names of ports.
+const PORTS: &str = "/sys/class/virtio-ports";
+
+/// The first port of the first device, where names are not told.
+const FIRST: &str = "/dev/vport0p1";
+
+/// How long the port may take to appear.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Opens the port: the one that is named, or the virtio port that has our name.
+pub(super) fn open(named: Option<&str>) -> io::Result<File> {
+    let deadline = Instant::now().checked_add(DEADLINE);
+    loop {
+        let path = match named {
+            Some(named) => Some(PathBuf::from(named)),
+            None => find(),
+        };
+        if let Some(path) = path
+            && let Ok(port) = OpenOptions::new().read(true).write(true).open(&path)
+        {
+            make_raw(&port)?;
+            return Ok(port);
+        }
+        if deadline.is_none_or(|deadline| Instant::now() > deadline) {
+            let reason = "there is no port to the host";
+            return Err(io::Error::new(io::ErrorKind::NotFound, reason));
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn find() -> Option<PathBuf> {
+    let Ok(ports) = fs::read_dir(PORTS) else {
+        return Some(Path::new(FIRST).to_owned()).filter(|path| path.exists());
+    };
+    let is_ours = |port: &fs::DirEntry| {
+        let name = fs::read_to_string(port.path().join("name"));
+        name.is_ok_and(|name| name.trim_end() == NAME)
+    };
+    let port = ports.filter_map(Result::ok).find(is_ours)?;
+    Some(Path::new("/dev").join(port.file_name()))
+}
+
+/// A terminal (a serial line, the console) would change what goes through it.
+fn make_raw(port: &File) -> io::Result<()> {
+    let Ok(mut settings) = tcgetattr(port) else {
+        return Ok(());
+    };
+    settings.make_raw();
+    tcsetattr(port, OptionalActions::Now, &settings)?;
+    Ok(())
+}

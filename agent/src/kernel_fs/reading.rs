@@ -1,0 +1,177 @@
+//! What reads.
+
+use std::ffi::CString;
+
+use diskfs_remote::server::{ListedEntries, Served};
+use diskfs_vfs::{
+    DirEntries, ErrorKind, FileExtents, FileType, FsRead, Identity, InodeNumber, Metadata,
+    NewAttributes, NewKind, Result, Statistics,
+};
+use rustix::fs::{fstatvfs, getxattr, listxattr, readlinkat};
+use rustix::io::{Errno, pread};
+
+use super::KernelFs;
+use super::errors::failed;
+use super::extents::{Addresses, extents};
+use super::inodes::Inodes;
+
+/// The largest value and the longest list of names that Linux has.
+const XATTR_MAX: usize = 64 << 10;
+
+impl FsRead for KernelFs {
+    fn identity(&self) -> Identity {
+        Identity {
+            kind: self.kind.clone(),
+            ..Identity::default()
+        }
+    }
+
+    fn root(&self) -> InodeNumber {
+        let open = self.open();
+        open.inodes().map_or(InodeNumber(0), Inodes::root)
+    }
+
+    fn lookup(&self, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
+        self.find(dir, name).map(|metadata| metadata.inode)
+    }
+
+    fn metadata(&self, inode: InodeNumber) -> Result<Metadata> {
+        let open = self.open();
+        open.inodes()?.metadata(&*open.node(inode)?, inode)
+    }
+
+    fn read_at(&self, inode: InodeNumber, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let open = self.open();
+        let node = open.node(inode)?;
+        let fd = node.reader()?;
+        let mut read = 0_usize;
+        while let Some(rest) = buf.get_mut(read..).filter(|rest| !rest.is_empty()) {
+            let at = offset.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
+            match pread(fd, rest, at) {
+                Ok(0) => break,
+                Ok(len) => read = read.saturating_add(len),
+                Err(Errno::INTR) => {}
+                // An offset that no file has is past the end of this one, too.
+                Err(Errno::INVAL) if i64::try_from(at).is_err() => break,
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        Ok(read)
+    }
+
+    fn read_dir(&self, dir: InodeNumber, cookie: u64) -> Result<DirEntries<'_>> {
+        let listed = self.listing(dir, cookie)?;
+        Ok(Box::new(
+            listed.map(|listed| listed.map(|(entry, _)| entry)),
+        ))
+    }
+
+    fn read_link(&self, inode: InodeNumber) -> Result<Vec<u8>> {
+        let open = self.open();
+        let node = open.node(inode)?;
+        match readlinkat(node.fd(), c"", Vec::new()) {
+            Ok(target) => Ok(target.into_bytes()),
+            // What it says of anything else that is opened by its name only.
+            Err(Errno::NOENT) if node.file_type()? != FileType::Symlink => {
+                Err(ErrorKind::Invalid.into())
+            }
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    fn xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let open = self.open();
+        let node = open.node(inode)?;
+        let mut value = vec![0; XATTR_MAX];
+        match getxattr(node.path(), name, &mut *value) {
+            Ok(len) => {
+                value.truncate(len);
+                Ok(Some(value))
+            }
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    fn list_xattrs(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>> {
+        let open = self.open();
+        let node = open.node(inode)?;
+        let mut names = vec![0; XATTR_MAX];
+        let len = match listxattr(node.path(), &mut *names) {
+            Ok(len) => len,
+            Err(Errno::OPNOTSUPP) => 0,
+            Err(errno) => return Err(failed(errno)),
+        };
+        names.truncate(len);
+        let names = names.split(|&byte| byte == 0);
+        Ok(names
+            .filter(|name| !name.is_empty())
+            .map(<[u8]>::to_vec)
+            .collect())
+    }
+
+    fn statistics(&self) -> Result<Statistics> {
+        let open = self.open();
+        let stat = fstatvfs(open.mount()?).map_err(failed)?;
+        let unit = u32::try_from(stat.f_frsize).unwrap_or(u32::MAX);
+        Ok(Statistics {
+            block_size: unit,
+            allocation_size: unit,
+            blocks: stat.f_blocks,
+            blocks_free: stat.f_bfree,
+            blocks_available: stat.f_bavail,
+            inodes: stat.f_files,
+            inodes_free: stat.f_ffree,
+            name_max: u32::try_from(stat.f_namemax).unwrap_or(u32::MAX),
+        })
+    }
+
+    fn extents_of(&self, inode: InodeNumber, offset: u64) -> Result<FileExtents<'_>> {
+        let open = self.open();
+        let node = open.node(inode)?;
+        let fd = node.reader()?;
+        let size = node.statx()?.stx_size;
+        let addresses = if self.kind == "btrfs" {
+            Addresses::Other
+        } else {
+            Addresses::OfDevice
+        };
+        let found = extents(fd, offset, size, addresses)?;
+        Ok(Box::new(found.into_iter().map(Ok)))
+    }
+}
+
+impl Served for KernelFs {
+    fn find(&self, dir: InodeNumber, name: &[u8]) -> Result<Metadata> {
+        let open = self.open();
+        let inodes = open.inodes()?;
+        let node = open.node(dir)?;
+        // Above the root is another filesystem.
+        if name == b".." && dir == inodes.root() {
+            return inodes.metadata(&node, dir);
+        }
+        inodes.find(&node, &c_name(name)?)
+    }
+
+    fn make(
+        &self,
+        dir: InodeNumber,
+        name: &[u8],
+        kind: NewKind<'_>,
+        attributes: &NewAttributes,
+    ) -> Result<Metadata> {
+        self.make_file(dir, name, kind, attributes)
+    }
+
+    fn list(&self, dir: InodeNumber, cookie: u64) -> Result<ListedEntries<'_>> {
+        self.listing(dir, cookie)
+    }
+}
+
+/// A name as system calls take it: one, not a path.
+pub(super) fn c_name(name: &[u8]) -> Result<CString> {
+    if name.is_empty() || name.contains(&b'/') {
+        return Err(ErrorKind::Invalid.into());
+    }
+    CString::new(name).map_err(|_| ErrorKind::Invalid.into())
+}

@@ -1,0 +1,170 @@
+//! Who mounts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use diskfs_remote::server::{About, Machine, MountRequest, Served};
+use diskfs_vfs::{Error, ErrorKind, Result};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+use crate::kernel_fs::{Kept, KernelFs};
+
+/// How long a device may take to appear.
+const DEVICE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Where filesystems are mounted.
+const MOUNTS: &str = "/run/diskfs";
+
+/// Filesystems of which the kernel can't find a file by its handle for good: numbers are made up
+/// while a file is in use.
+const WITHOUT_HANDLES: [&str; 5] = ["vfat", "msdos", "exfat", "hfs", "hfsplus"];
+
+/// What this agent is and runs on.
+fn about() -> About {
+    let uname = rustix::system::uname();
+    About {
+        agent: env!("CARGO_PKG_VERSION").into(),
+        kernel: uname.release().to_string_lossy().into_owned(),
+        architecture: uname.machine().to_string_lossy().into_owned(),
+    }
+}
+
+fn kept(kind: &str) -> Kept {
+    if WITHOUT_HANDLES.contains(&kind) {
+        Kept::Open
+    } else {
+        Kept::Handles
+    }
+}
+
+/// Mounts devices of the machine that it runs on.
+#[derive(Debug, Default)]
+pub struct LinuxMachine {
+    mounted: AtomicU32,
+}
+
+impl Machine for LinuxMachine {
+    fn about(&self) -> About {
+        about()
+    }
+
+    fn mount(&self, request: &MountRequest) -> Result<Arc<dyn Served>> {
+        let device = wait_for_device(&request.device)?;
+        let number = self.mounted.fetch_add(1, Ordering::Relaxed);
+        let target = format!("{MOUNTS}/{number}");
+        fs::create_dir_all(&target).map_err(|error| {
+            Error::new(ErrorKind::Io, "no place to mount at").with_source(error)
+        })?;
+        // Reading changes no times, as drivers have it.
+        let mut flags = MountFlags::NOATIME;
+        flags.set(MountFlags::RDONLY, request.read_only);
+        let options = std::ffi::CString::new(request.options.as_str());
+        let options = options.map_err(|_| Error::new(ErrorKind::Invalid, "options with a NUL"))?;
+        mount(&device, &target, request.kind.as_str(), flags, &*options)
+            .map_err(|errno| refused(request, errno))?;
+        let unmount_it = {
+            let target = target.clone();
+            move || end(&target, &device)
+        };
+        let fs = KernelFs::new(&target, &request.kind, kept(&request.kind), unmount_it);
+        Ok(Arc::new(fs.inspect_err(|_| {
+            unmount(&target, UnmountFlags::empty()).ok();
+        })?))
+    }
+}
+
+fn refused(request: &MountRequest, errno: rustix::io::Errno) -> Error {
+    use rustix::io::Errno;
+    let (kind, hint) = match errno {
+        Errno::NODEV => (ErrorKind::Unsupported, "the kernel there does not know it"),
+        Errno::INVAL => (ErrorKind::Corrupt, "its superblock or an option is refused"),
+        Errno::UCLEAN => (ErrorKind::Corrupt, "it needs a repair"),
+        Errno::ROFS | Errno::ACCESS => (ErrorKind::ReadOnly, "the device can't be written"),
+        Errno::BUSY => (ErrorKind::Busy, "it is mounted already"),
+        _ => (ErrorKind::Io, "see the log of the kernel there"),
+    };
+    let reason = format!(
+        "{} can't be mounted as {}: {errno} ({hint})",
+        request.device, request.kind
+    );
+    Error::new(kind, reason)
+}
+
+/// Unmounts, and lets the device write what it keeps.
+fn end(target: &str, device: &Path) -> Result<()> {
+    let failed = |reason: &'static str| {
+        move |errno: rustix::io::Errno| Error::new(ErrorKind::Io, format!("{reason}: {errno}"))
+    };
+    unmount(target, UnmountFlags::empty()).map_err(failed("unmounting failed"))?;
+    let device = fs::File::open(device)
+        .map_err(|error| Error::new(ErrorKind::Io, "the device is gone").with_source(error))?;
+    rustix::fs::fsync(&device).map_err(failed("the device can't be flushed"))
+}
+
+/// The node of a device that is named as below `/dev`, or by its serial number.
+fn wait_for_device(name: &str) -> Result<PathBuf> {
+    if name.is_empty() || name.contains('/') || name.starts_with('.') {
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            "no device can have this name",
+        ));
+    }
+    let deadline = Instant::now().checked_add(DEVICE_DEADLINE);
+    loop {
+        let node = Path::new("/dev").join(name);
+        if node.exists() {
+            return Ok(node);
+        }
+        if let Some(node) = by_serial(name) {
+            return Ok(node);
+        }
+        if deadline.is_none_or(|deadline| Instant::now() > deadline) {
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!("there is no device {name}"),
+            ));
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn by_serial(serial: &str) -> Option<PathBuf> {
+    let disks = fs::read_dir("/sys/block").ok()?;
+    let has_serial = |disk: &fs::DirEntry| {
+        let found = fs::read_to_string(disk.path().join("serial"));
+        found.is_ok_and(|found| found.trim_end() == serial)
+    };
+    let disk = disks.filter_map(std::result::Result::ok).find(has_serial)?;
+    Some(Path::new("/dev").join(disk.file_name())).filter(|node| node.exists())
+}
+
+/// "Mounts" a directory that is there, whatever device is asked for: for tests.
+#[derive(Debug)]
+pub struct DirectoryMachine {
+    directory: String,
+}
+
+impl DirectoryMachine {
+    /// Serves this directory.
+    pub fn new(directory: impl Into<String>) -> Self {
+        Self {
+            directory: directory.into(),
+        }
+    }
+}
+
+impl Machine for DirectoryMachine {
+    fn about(&self) -> About {
+        about()
+    }
+
+    fn mount(&self, request: &MountRequest) -> Result<Arc<dyn Served>> {
+        let kind = &request.kind;
+        let fs = KernelFs::new(&self.directory, kind, kept(kind), || Ok(()))?;
+        Ok(Arc::new(fs))
+    }
+}
