@@ -92,15 +92,15 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         let unmounted = Command::new("umount").arg(self.path()).status();
-        // A second panic would hide the first.
-        if !thread::panicking() {
-            assert!(unmounted.unwrap().success());
-        } else {
+        if thread::panicking() {
+            // A second panic would hide the first.
             Command::new("umount")
                 .arg("-l")
                 .arg(self.path())
                 .status()
                 .ok();
+        } else {
+            assert!(unmounted.unwrap().success());
         }
     }
 }

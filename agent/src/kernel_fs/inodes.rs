@@ -61,6 +61,9 @@ impl Inodes {
     pub(super) fn new(kept: Kept, root: Node) -> Result<Self> {
         let stat = root.statx()?;
         let number = InodeNumber(stat.stx_ino);
+        // Some have none at all.
+        let has_handles = Handle::of(root.fd(), c"").is_ok();
+        let kept = if has_handles { kept } else { Kept::Open };
         let known = Known {
             pinned: Some(Arc::new(root)),
             ..Known::default()

@@ -1,0 +1,171 @@
+//! A session with somebody on the line who changes bytes: neither end panics, hangs or makes
+//! something of it that could not be, and the filesystem is unmounted in the end.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use diskfs_remote::client::Client;
+use diskfs_remote::server::{Machine, MountRequest, Served, serve};
+use diskfs_vfs::testing::{Synced, WritableMemoryFs};
+use diskfs_vfs::{FsRead, FsWrite, NewAttributes, NewKind, RenameMode, SetMetadata, SetXattr};
+
+/// So long is waited for bytes that a changed length promises.
+const PATIENCE: Duration = Duration::from_millis(30);
+
+struct Memory(Arc<WritableMemoryFs>);
+
+impl Machine for Memory {
+    fn mount(&self, _request: &MountRequest) -> diskfs_vfs::Result<Arc<dyn Served>> {
+        Ok(Arc::clone(&self.0) as _)
+    }
+}
+
+/// Numbers that are as good as random (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.next() % limit as u64).unwrap()
+    }
+}
+
+/// Hands on what comes, with a byte changed now and then.
+fn hand_on(mut from: UnixStream, mut to: UnixStream, mut random: Option<Random>) {
+    let mut buffer = vec![0; 64 << 10];
+    while let Ok(read @ 1..) = from.read(&mut buffer) {
+        let bytes = &mut buffer[..read];
+        if let Some(random) = &mut random {
+            for _ in 0..random.next() % 3 {
+                // The first bytes are heads and messages more often than contents.
+                let few = 1 + random.below(200);
+                let place = random.below(read.min(few));
+                bytes[place] = match random.next() % 3 {
+                    0 => bytes[place] ^ (1 << (random.next() % 8)),
+                    1 => random.next().to_le_bytes()[0],
+                    _ => 0xff,
+                };
+            }
+        }
+        if to.write_all(bytes).is_err() {
+            break;
+        }
+    }
+    to.shutdown(Shutdown::Write).ok();
+}
+
+/// Everything that can be asked, whatever is answered.
+fn ask_everything(client: &Client) {
+    let Ok(fs) = client.mount(&MountRequest::new("vda", "memory")) else {
+        return;
+    };
+    let plain = NewAttributes::for_root(0o644);
+    let root = fs.root();
+    for round in 0..3_u8 {
+        let name = [b'f', b'0' + round];
+        let made = fs.create(root, &name, NewKind::Regular, &plain);
+        let f = made.unwrap_or(root);
+        let _ = fs.create(root, b"d", NewKind::Directory, &plain);
+        let _ = fs.create(root, b"l", NewKind::Symlink(b"target"), &plain);
+        fs.hold(f);
+        let _ = fs.write_at(f, 5000, &[round; 3000]);
+        let _ = fs.read_at(f, 0, &mut [0; 9000]);
+        let _ = fs.set_xattr(f, b"user.x", b"value", SetXattr::Any);
+        let _ = (fs.xattr(f, b"user.x"), fs.list_xattrs(f), fs.statistics());
+        let _ = fs.set_metadata(
+            f,
+            &SetMetadata {
+                uid: Some(1),
+                ..SetMetadata::default()
+            },
+        );
+        let _ = fs.extents_of(f, 0).map(|extents| extents.take(100).count());
+        let _ = fs.read_dir(root, 0).map(|entries| {
+            let entries = entries.take(100).flatten();
+            entries
+                .filter(|entry| fs.metadata(entry.inode).is_ok())
+                .count()
+        });
+        let _ = fs.lookup(root, b"l").and_then(|l| fs.read_link(l));
+        let _ = fs.link(f, root, b"second");
+        let _ = fs.rename(root, b"second", root, &name, RenameMode::Exchange);
+        let _ = fs.unlink(root, b"second");
+        let _ = fs.unlink(root, &name);
+        let _ = fs.metadata(f);
+        let _ = fs.release(f);
+        let _ = fs.sync();
+    }
+}
+
+/// Who is spoken to by somebody hostile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Victim {
+    Client,
+    Server,
+}
+
+fn session(seed: u64, victim: Victim) {
+    let there = Arc::new(WritableMemoryFs::new());
+    let machine = Memory(Arc::clone(&there));
+    let (client_end, client_line) = UnixStream::pair().unwrap();
+    let (server_end, server_line) = UnixStream::pair().unwrap();
+    client_end.set_read_timeout(Some(PATIENCE)).unwrap();
+    let of = |who| (victim == who).then_some(Random(seed));
+    let (to_client, to_server) = (of(Victim::Client), of(Victim::Server));
+    let server = thread::spawn(move || {
+        let reader = server_end.try_clone().unwrap();
+        serve(reader, server_end, &machine).ok();
+    });
+    let lines = [
+        (
+            server_line.try_clone().unwrap(),
+            client_line.try_clone().unwrap(),
+            to_client,
+        ),
+        (client_line, server_line, to_server),
+    ]
+    .map(|(from, to, random)| thread::spawn(move || hand_on(from, to, random)));
+    let connected = Client::connect(
+        client_end.try_clone().unwrap(),
+        client_end.try_clone().unwrap(),
+        Duration::from_secs(5),
+    );
+    if let Ok(client) = connected {
+        ask_everything(&client);
+    }
+    client_end.shutdown(Shutdown::Both).unwrap();
+    server.join().unwrap();
+    for line in lines {
+        line.join().unwrap();
+    }
+    let synced = there.take_synced();
+    assert!(
+        synced
+            .iter()
+            .filter(|synced| **synced == Synced::Closed)
+            .count()
+            <= 2,
+        "{seed}"
+    );
+}
+
+#[test]
+fn the_client_survives_any_agent() {
+    (0..150).for_each(|seed| session(seed, Victim::Client));
+}
+
+#[test]
+fn the_server_survives_any_client() {
+    (0..150).for_each(|seed| session(seed, Victim::Server));
+}
