@@ -2,6 +2,8 @@
 
 mod changing;
 mod errors;
+#[cfg(feature = "vhost-user")]
+mod export;
 mod fat;
 mod guest;
 mod listing;
