@@ -26,7 +26,7 @@ mod service;
 pub(crate) mod testing;
 
 pub(crate) use buffers::{Buffers, Cursor, Malformed};
-pub(crate) use ring::{Ring, Taken};
+pub(crate) use ring::{Ring, Taken, Telling};
 pub(crate) use rings::{Rings, Waiting, Woken};
 pub(crate) use service::{Ended, Service, Stopper};
 

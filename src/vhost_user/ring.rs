@@ -57,16 +57,9 @@ impl State {
         Ok(Some((chain, more)))
     }
 
-    /// Gives a request's memory back. Returns what to signal, if the guest wants that.
-    fn give_back(
-        &mut self,
-        memory: &Memory,
-        head: u16,
-        written: u32,
-    ) -> Result<Option<Arc<OwnedFd>>, Error> {
-        let memory = memory.as_ref();
-        self.queue.add_used(memory, head, written)?;
-        let wanted = self.queue.needs_notification(memory)?;
+    /// What to signal, if the guest wants to hear of what was given back.
+    fn wanted_signal(&mut self, memory: &Memory) -> Result<Option<Arc<OwnedFd>>, Error> {
+        let wanted = self.queue.needs_notification(memory.as_ref())?;
         Ok(self.call.clone().filter(|_| wanted))
     }
 }
@@ -110,11 +103,12 @@ impl Ring {
                     buffers,
                     head,
                     written: 0,
+                    telling: Telling::Now,
                     has_more,
                 });
             };
             self.complaints.about(malformed);
-            self.give_back(&memory, head, 0);
+            self.give_back(&memory, head, 0, Telling::Now);
         }
     }
 
@@ -146,7 +140,7 @@ impl Ring {
         }
     }
 
-    fn give_back(&self, memory: &Memory, head: u16, written: u32) {
+    fn give_back(&self, memory: &Memory, head: u16, written: u32, telling: Telling) {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
         if state.in_flight == 0 {
@@ -155,7 +149,26 @@ impl Ring {
         if state.is_broken {
             return;
         }
-        match state.give_back(memory, head, written) {
+        let added = state.queue.add_used(memory.as_ref(), head, written);
+        let call = added.and_then(|()| match telling {
+            Telling::Now => state.wanted_signal(memory),
+            Telling::Later => Ok(None),
+        });
+        self.signal(state, call);
+    }
+
+    /// Tells the guest of what was given back [`Telling::Later`].
+    pub(crate) fn tell(&self) {
+        let memory = self.memory.current();
+        let mut state = self.lock();
+        if state.is_running() {
+            let call = state.wanted_signal(&memory);
+            self.signal(state, call);
+        }
+    }
+
+    fn signal(&self, mut state: MutexGuard<'_, State>, call: Result<Option<Arc<OwnedFd>>, Error>) {
+        match call {
             Ok(call) => {
                 drop(state);
                 if let Some(call) = call {
@@ -164,8 +177,8 @@ impl Ring {
             }
             Err(error) => {
                 state.is_broken = true;
-                self.complaints
-                    .about(format_args!("a ring takes no answer: {error}"));
+                let complaint = format_args!("a ring takes no answer: {error}");
+                self.complaints.about(complaint);
             }
         }
     }
@@ -264,7 +277,16 @@ pub(crate) struct Taken<'a> {
     buffers: &'a Buffers,
     head: u16,
     written: u32,
+    telling: Telling,
     has_more: bool,
+}
+
+/// When the guest is told that it has a request back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Telling {
+    Now,
+    /// With [`Ring::tell`], since there are others: being told costs the guest more than the request.
+    Later,
 }
 
 impl Taken<'_> {
@@ -303,6 +325,11 @@ impl Taken<'_> {
         self.ring.complaints.about(what);
     }
 
+    /// Says when the guest is told that it has it back: now, unless said otherwise.
+    pub(crate) fn set_telling(&mut self, telling: Telling) {
+        self.telling = telling;
+    }
+
     /// Says how many bytes of the room for the answer were written.
     pub(crate) fn set_written(&mut self, bytes: u64) {
         self.written = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -311,7 +338,8 @@ impl Taken<'_> {
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        self.ring.give_back(&self.memory, self.head, self.written);
+        let ring = self.ring;
+        ring.give_back(&self.memory, self.head, self.written, self.telling);
     }
 }
 

@@ -5,6 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use std::time::{Duration, Instant};
+
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -31,6 +33,10 @@ const END: u64 = u64::MAX - 1;
 /// A place where threads wait, each for the rings that belong to it. They are numbered from nought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Waiting(pub(crate) usize);
+
+/// How long one looks for what will come soon: waking a thread on another processor of a virtual machine
+/// takes about as long.
+const LONGEST_LOOK: Duration = Duration::from_micros(50);
 
 /// The rings of a device.
 #[derive(Debug)]
@@ -68,9 +74,8 @@ impl Place {
     }
 
     /// Waits for an event, unless there is work. Returns whose it was.
-    fn wait(&self, has_work: impl Fn() -> bool) -> u64 {
+    fn wait_unless(&self, has_work: impl FnOnce() -> bool) -> u64 {
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        // Who had more than he could do at once may not have seen us waiting yet.
         let event = if has_work() { ANYWHERE } else { self.event() };
         self.waiting.fetch_sub(1, Ordering::SeqCst);
         event
@@ -138,13 +143,38 @@ impl Rings {
         self.place(*place)
     }
 
-    /// Waits for requests. Of several threads that wait at one place, one gets each event.
+    /// As [`wait`](Self::wait), but looks for requests in `ring` for a while before it sleeps: for who gets
+    /// the answer to what he has just sent.
+    pub(crate) fn look_and_wait(&self, at: Waiting, ring: &Ring) -> Woken {
+        let began = Instant::now();
+        while began.elapsed() < LONGEST_LOOK && !self.has_ended() {
+            if ring.has_more() {
+                return Woken::Anywhere;
+            }
+            // Whoever else needs the processor gets it.
+            rustix::thread::sched_yield();
+        }
+        self.wait(at)
+    }
+
+    /// Waits for requests, at a place where one thread does.
     pub(crate) fn wait(&self, at: Waiting) -> Woken {
+        self.wait_unless(at, |_| false)
+    }
+
+    /// Waits for requests, at a place where several threads do; one of them gets each event. Requests
+    /// that are there already are not waited for: who had more than he could do at once may not have
+    /// seen us waiting when he wanted to wake somebody.
+    pub(crate) fn wait_with_others(&self, at: Waiting) -> Woken {
+        self.wait_unless(at, Ring::has_more)
+    }
+
+    fn wait_unless(&self, at: Waiting, has_work: impl Fn(&Ring) -> bool) -> Woken {
         let Some(place) = self.place(at) else {
             return Woken::Ended;
         };
-        let here = self.all.iter().filter(|(_, place)| *place == at);
-        let event = place.wait(|| here.clone().any(|(ring, _)| ring.has_more()));
+        let mut here = self.all.iter().filter(|(_, place)| *place == at);
+        let event = place.wait_unless(|| here.any(|(ring, _)| has_work(ring)));
         if self.has_ended() {
             return Woken::Ended;
         }
@@ -161,6 +191,13 @@ impl Rings {
         if let Some(place) = place.filter(|place| place.waiting.load(Ordering::SeqCst) > 0) {
             add_one(&place.anywhere);
         }
+    }
+
+    /// Whether a thread sleeps there.
+    #[cfg(test)]
+    pub(crate) fn is_somebody_waiting(&self, at: Waiting) -> bool {
+        self.place(at)
+            .is_some_and(|place| place.waiting.load(Ordering::SeqCst) > 0)
     }
 
     /// Sends all threads away.

@@ -98,7 +98,7 @@ impl Device for Backend {
         let mut worker = Worker::default();
         let mut buffers = Buffers::default();
         loop {
-            match rings.wait(WORKERS) {
+            match rings.wait_with_others(WORKERS) {
                 Woken::Ended => return,
                 Woken::Anywhere => {
                     for ring in rings.iter() {

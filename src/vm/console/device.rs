@@ -17,7 +17,7 @@ pub(super) const TO_PORT: u16 = 4;
 pub(super) const FROM_PORT: u16 = 5;
 
 /// Who looks after the messages.
-const CONTROL: Waiting = Waiting(0);
+pub(super) const CONTROL: Waiting = Waiting(0);
 /// Whoever reads from the port.
 pub(super) const READER: Waiting = Waiting(1);
 /// Whoever writes to it.

@@ -97,7 +97,11 @@ impl Read for PortReader {
             if filled > 0 || has_ended {
                 return Ok(filled);
             }
-            if rings.wait(READER) == Woken::Ended {
+            let woken = match rings.ring(FROM_PORT) {
+                Some(ring) => rings.look_and_wait(READER, ring),
+                None => Woken::Ended,
+            };
+            if woken == Woken::Ended {
                 self.port.close();
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::device::{Device, FROM_PORT, TO_PORT};
+use super::device::{CONTROL, Device, FROM_PORT, TO_PORT};
 use super::port::Port;
 use super::{PortReader, PortWriter};
 use crate::vhost_user::Device as _;
@@ -232,4 +232,17 @@ fn nonsense_loses_no_bytes() {
     }
     machine.guest.rings.look();
     machine.wait_for(FROM_CONTROL, 3);
+}
+#[test]
+fn room_for_messages_keeps_nobody_busy() {
+    let machine = Machine::new();
+    for head in 0..4 {
+        let room = [Part::Writable(FREE + u64::from(head) * 64, 64)];
+        machine.guest.request(TO_CONTROL, head, &room);
+    }
+    machine.open();
+    thread::sleep(Duration::from_millis(20));
+    // Not only now and then between two looks.
+    let rings = &machine.guest.rings;
+    assert!((0..1000).all(|_| rings.is_somebody_waiting(CONTROL)));
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use crate::vhost_user::{Buffers, Rings, Woken};
+use crate::vhost_user::{Buffers, Rings, Telling, Woken};
 
 use super::device::{TO_PORT, WRITER};
 use super::port::Port;
@@ -36,6 +36,7 @@ impl PortWriter {
             taken.complain(&malformed);
             return Some(0);
         }
+        taken.set_telling(Telling::Later);
         taken.set_written(u64::try_from(now.len()).unwrap_or_default());
         Some(now.len())
     }
@@ -63,6 +64,9 @@ impl Write for PortWriter {
                 None if rings.wait(WRITER) == Woken::Ended => self.port.close(),
                 None => {}
             }
+        }
+        if let Some(ring) = rings.ring(TO_PORT) {
+            ring.tell();
         }
         Ok(written)
     }
