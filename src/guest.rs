@@ -72,9 +72,12 @@ fn may_be_root(disk: &Disk, volume: &Volume) -> Result<bool> {
         return Ok(false);
     };
     Ok(content.is_some_and(|content| {
-        let is_root_kind = !matches!(content.kind, "vfat" | "exfat" | "iso9660");
-        content.class == ContentClass::Filesystem && content.is_readable() && is_root_kind
-    }))
+        let is_root_kind = !matches!(
+            content.kind,
+            "vfat" | "exfat" | "iso9660" | "ntfs" | "hfs" | "hfsplus" | "udf"
+        );
+        content.class == ContentClass::Filesystem && is_root_kind
+    }) && volume.is_readable()?)
 }
 
 /// The system that is meant when no volume is named: the one of that number from 1, or the only one;

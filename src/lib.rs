@@ -59,8 +59,8 @@ pub mod guest;
 mod stack;
 #[cfg(feature = "vhost-user")]
 mod vhost_user;
-#[cfg(feature = "vhost-user")]
-mod vm;
+#[cfg(feature = "microvm")]
+pub mod vm;
 mod writable;
 
 pub use diskfs_block as block;
@@ -75,7 +75,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::File;
 pub use filesystem::Filesystem;
 pub use stack::{
-    CodePage, Commits, Content, ContentClass, Disk, ExfatOptions, FatKind, FatOptions, Group, Keys,
-    MdArray, NewFilesystem, RootReserve, SwapOptions, Volume, WriteOptions,
+    CodePage, Commits, Content, ContentClass, Disk, ExfatOptions, Fallback, FatKind, FatOptions,
+    Group, Keys, MdArray, NewFilesystem, RootReserve, SwapOptions, Volume, Wanted, WriteOptions,
 };
 pub use writable::WritableFilesystem;

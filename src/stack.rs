@@ -3,6 +3,7 @@
 mod choose;
 mod content;
 mod driver;
+mod fallback;
 mod guest_disk;
 mod lost_luks;
 mod luks;
@@ -27,6 +28,7 @@ use diskfs_volume::{PartitionTable, read_table};
 pub(crate) use choose::holds_system;
 pub use content::{Content, ContentClass};
 pub use driver::{Commits, RootReserve, WriteOptions};
+pub use fallback::{Fallback, Wanted};
 pub use luks::Keys;
 pub use lvm::Group;
 pub use md::MdArray;
@@ -49,6 +51,7 @@ pub struct Disk {
     table: OnceLock<Option<PartitionTable>>,
     keys: OnceLock<Keys>,
     code_page: OnceLock<CodePage>,
+    fallback: OnceLock<Arc<dyn Fallback>>,
     volumes: OnceLock<Volumes>,
     /// The machine's other disks.
     further: Vec<Disk>,
@@ -137,6 +140,7 @@ impl Disk {
             table: OnceLock::new(),
             keys: OnceLock::new(),
             code_page: OnceLock::new(),
+            fallback: OnceLock::new(),
             volumes: OnceLock::new(),
             further: Vec::new(),
         }
@@ -254,10 +258,20 @@ impl Disk {
         let _ = self.code_page.set(code_page);
     }
 
+    /// Sets what opens the filesystems that no driver here does. It counts once: before anything asks
+    /// for the volumes.
+    pub fn set_fallback(&self, fallback: Arc<dyn Fallback>) {
+        let _ = self.fallback.set(fallback);
+    }
+
     /// A volume of this disk, with what was set for all.
     fn with_settings(&self, volume: Volume) -> Volume {
-        match self.code_page.get() {
+        let volume = match self.code_page.get() {
             Some(code_page) => volume.in_code_page(*code_page),
+            None => volume,
+        };
+        match self.fallback.get() {
+            Some(fallback) => volume.with_fallback(Arc::clone(fallback)),
             None => volume,
         }
     }

@@ -41,6 +41,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-ext4",
             "diskfs-fat",
             "diskfs-iso9660",
+            "diskfs-remote",
         ],
     ),
     // They serve tests and measurements only, and nothing depends on them.

@@ -1,7 +1,7 @@
 //! PID 1's part: what has to be there before anything can be served, and how it ends.
 
 mod command_line;
-mod modules;
+pub(crate) mod modules;
 mod port;
 
 use std::fs::{self, File, OpenOptions};

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use diskfs_remote::server::{About, Machine, MountRequest, Served};
 use diskfs_vfs::{Error, ErrorKind, Result};
+use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::kernel_fs::{Kept, KernelFs};
@@ -59,6 +60,7 @@ impl Machine for LinuxMachine {
         fs::create_dir_all(&target).map_err(|error| {
             Error::new(ErrorKind::Io, "no place to mount at").with_source(error)
         })?;
+        crate::init::modules::load_for(&request.kind);
         // Reading changes no times, as drivers have it.
         let mut flags = MountFlags::NOATIME;
         flags.set(MountFlags::RDONLY, request.read_only);
@@ -66,6 +68,9 @@ impl Machine for LinuxMachine {
         let options = options.map_err(|_| Error::new(ErrorKind::Invalid, "options with a NUL"))?;
         mount(&device, &target, request.kind.as_str(), flags, &*options)
             .map_err(|errno| refused(request, errno))?;
+        check_access(&target, request).inspect_err(|_| {
+            unmount(&target, UnmountFlags::empty()).ok();
+        })?;
         let unmount_it = {
             let target = target.clone();
             move || end(&target, &device)
@@ -75,6 +80,17 @@ impl Machine for LinuxMachine {
             unmount(&target, UnmountFlags::empty()).ok();
         })?))
     }
+}
+
+/// Some drivers mount what they don't write (HFS+ with a journal, NTFS that Windows sleeps in) without
+/// saying that it is for reading only.
+fn check_access(target: &str, request: &MountRequest) -> Result<()> {
+    let told = statvfs(target).map_err(|errno| refused(request, errno))?;
+    if request.read_only || !told.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        return Ok(());
+    }
+    let reason = format!("the kernel mounts this {} for reading only", request.kind);
+    Err(Error::new(ErrorKind::Unsupported, reason))
 }
 
 fn refused(request: &MountRequest, errno: rustix::io::Errno) -> Error {

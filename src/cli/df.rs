@@ -95,10 +95,7 @@ fn add_rows(args: &Df, session: &mut Session, disk: &Disk, rows: &mut Vec<Row>) 
     let before = rows.len();
     let mut failed = false;
     for volume in disk.volumes()? {
-        let readable = volume
-            .content()
-            .map(|content| content.is_some_and(diskfs::Content::is_readable));
-        match readable.and_then(|readable| {
+        match volume.is_readable().and_then(|readable| {
             readable
                 .then(|| volume.filesystem().and_then(row))
                 .transpose()

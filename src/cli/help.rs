@@ -28,7 +28,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ),
     (
         "Get to know diskfs",
-        &["demo", "completions", "man", "help"],
+        &["demo", "appliance", "completions", "man", "help"],
     ),
 ];
 

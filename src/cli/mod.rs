@@ -1,5 +1,7 @@
 //! The `diskfs` program's commands: one file each.
 
+#[cfg(feature = "microvm")]
+mod appliance;
 mod bytes;
 mod cat;
 mod chmod;
@@ -56,6 +58,8 @@ mod tree;
 mod truncate;
 #[cfg(feature = "fuse")]
 mod umount;
+#[cfg(feature = "microvm")]
+mod vm;
 #[cfg(feature = "fuse")]
 mod wait;
 mod write;
@@ -150,6 +154,8 @@ enum Command {
     Chown(chown::Chown),
     Chmod(chmod::Chmod),
     Hash(hash::Hash),
+    #[cfg(feature = "microvm")]
+    Appliance(appliance::ApplianceArgs),
     Demo(demo::Demo),
     Completions(complete::Completions),
     Man(man::Man),
@@ -193,6 +199,8 @@ impl Command {
             Self::Chown(_) => "chown",
             Self::Chmod(_) => "chmod",
             Self::Hash(_) => "hash",
+            #[cfg(feature = "microvm")]
+            Self::Appliance(_) => "appliance",
             Self::Demo(_) => "demo",
             Self::Completions(_) => "completions",
             Self::Man(_) => "man",
@@ -236,6 +244,8 @@ impl Command {
             Self::Chown(args) => chown::run(args, session),
             Self::Chmod(args) => chmod::run(args, session),
             Self::Hash(args) => hash::run(args, session),
+            #[cfg(feature = "microvm")]
+            Self::Appliance(args) => appliance::run(args, session),
             Self::Demo(args) => demo::run(args, session),
             Self::Completions(args) => complete::run(args),
             Self::Man(args) => man::run(args),

@@ -15,6 +15,8 @@ use diskfs::{
 
 use super::bytes;
 use super::key::KeyArgs;
+#[cfg(feature = "microvm")]
+use super::vm::VmArgs;
 
 /// Which filesystem of which image: what every command that reads files has.
 #[derive(Debug, Clone, Default, Args)]
@@ -28,6 +30,10 @@ pub(crate) struct SourceArgs {
 
     #[command(flatten)]
     pub(crate) volume: VolumeArgs,
+
+    #[cfg(feature = "microvm")]
+    #[command(flatten)]
+    pub(crate) vm: VmArgs,
 }
 
 impl SourceArgs {
@@ -71,6 +77,8 @@ impl SourceArgs {
         if let Some(keys) = keys {
             disk.set_keys(keys);
         }
+        #[cfg(feature = "microvm")]
+        disk.set_fallback(Arc::new(self.vm.fallback()?));
         Ok(disk)
     }
 }

@@ -73,9 +73,10 @@ fn of_volumes(disk: &Disk, purpose: Purpose) -> Result<MountTree> {
     for volume in disk.volumes()? {
         let is_shown = volume.problem().is_none()
             && !disk.is_member(volume)?
-            && volume.content()?.is_some_and(|content| {
-                content.class == ContentClass::Filesystem && content.is_readable()
-            });
+            && volume
+                .content()?
+                .is_some_and(|content| content.class == ContentClass::Filesystem)
+            && volume.is_readable()?;
         if is_shown {
             shown.push(volume);
         }

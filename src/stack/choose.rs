@@ -214,9 +214,12 @@ fn is_candidate(disk: &Disk, volume: &Volume) -> Result<bool> {
 fn with_system<'a>(disk: &Disk, candidates: &[&'a Volume]) -> Result<Meant<'a>> {
     let mut systems = Vec::new();
     for volume in candidates {
-        if volume.problem().is_none() && volume.content()?.is_some_and(super::Content::is_readable)
-        {
-            let filesystem = volume.filesystem()?;
+        if volume.problem().is_none() && volume.is_readable()? {
+            let filesystem = match volume.filesystem() {
+                // What would have opened it is not there.
+                Err(error) if error.kind() == ErrorKind::Unsupported => continue,
+                opened => opened?,
+            };
             if holds_system(filesystem.as_fs()) {
                 systems.push((*volume, filesystem));
             }
@@ -292,7 +295,7 @@ fn list(volumes: &[&Volume]) -> Result<String> {
             facts.push(content.kind.to_owned());
             facts.push(format!("{} MiB", volume.size_bytes() >> 20));
             facts.extend(content.label().map(|label| format!("label {label:?}")));
-            if !content.is_readable() {
+            if !volume.is_readable()? {
                 facts.push("not supported".to_owned());
             }
         }

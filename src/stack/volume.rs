@@ -11,6 +11,7 @@ use diskfs_volume::lvm::LogicalVolume;
 use super::choose;
 use super::content::{Content, ContentClass};
 use super::driver::{self, WriteOptions};
+use super::fallback::{Fallback, Wanted};
 use super::guest_disk::GuestDisk;
 use super::luks::{self, Detached, Lock};
 use super::lvm::Group;
@@ -34,6 +35,7 @@ pub struct Volume {
     /// Of short names on FAT; `None` when nobody said it.
     code_page: Option<CodePage>,
     detached_header: Option<Arc<Detached>>,
+    fallback: Option<Arc<dyn Fallback>>,
 }
 
 impl Volume {
@@ -48,6 +50,7 @@ impl Volume {
             lock: None,
             code_page: None,
             detached_header: None,
+            fallback: None,
         }
     }
 
@@ -91,6 +94,13 @@ impl Volume {
     pub fn in_code_page(self, code_page: CodePage) -> Self {
         Self {
             code_page: self.code_page.or(Some(code_page)),
+            ..self
+        }
+    }
+
+    pub(super) fn with_fallback(self, fallback: Arc<dyn Fallback>) -> Self {
+        Self {
+            fallback: Some(fallback),
             ..self
         }
     }
@@ -233,6 +243,20 @@ impl Volume {
         Ok(self.content.get().and_then(Option::as_ref))
     }
 
+    /// Whether its filesystem is of a kind that is read, by a driver or by what stands in for one.
+    ///
+    /// # Errors
+    /// As [`content`](Self::content).
+    pub fn is_readable(&self) -> Result<bool> {
+        let content = self.content()?;
+        Ok(content.is_some_and(|content| content.is_readable() || self.falls_back(content)))
+    }
+
+    fn falls_back(&self, content: &Content) -> bool {
+        let takes = |fallback: &Arc<dyn Fallback>| fallback.takes(content.kind);
+        content.class == ContentClass::Filesystem && self.fallback.as_ref().is_some_and(takes)
+    }
+
     /// Opens its filesystem.
     ///
     /// # Errors
@@ -240,14 +264,13 @@ impl Volume {
     /// `Corrupt`, `Io`.
     pub fn filesystem(&self) -> Result<Filesystem> {
         let content = self.known_content()?;
-        match driver::open(content, self.device()?, self.code_page.unwrap_or_default()) {
-            Some(opened) => {
-                let fs = opened.map_err(|e| self.in_image(e))?;
-                tracing::info!(volume = self.name, kind = content.kind, "filesystem opened");
-                Ok(Filesystem::new(fs, &self.image_path, &self.name))
-            }
-            None => Err(self.unsupported(content)),
-        }
+        let device = self.device()?;
+        let native = driver::open(content, device.clone(), self.code_page.unwrap_or_default());
+        let fs = self.or_fallback(content, native, |fallback, wanted| {
+            fallback.open(wanted, device)
+        })?;
+        tracing::info!(volume = self.name, kind = content.kind, "filesystem opened");
+        Ok(Filesystem::new(fs, &self.image_path, &self.name))
     }
 
     /// Opens its filesystem for writing.
@@ -260,18 +283,46 @@ impl Volume {
         let content = self.known_content()?;
         let device = self.writable_device()?;
         let code_page = self.code_page.unwrap_or_default();
-        match driver::open_for_writing(content, device, *options, code_page) {
-            Some(opened) => {
-                let fs = opened.map_err(|e| self.in_image(e))?;
-                tracing::info!(
-                    volume = self.name,
-                    kind = content.kind,
-                    "opened for writing"
-                );
-                Ok(WritableFilesystem::new(fs, &self.image_path, &self.name))
+        let native = driver::open_for_writing(content, device.clone(), *options, code_page);
+        let fs = self.or_fallback(content, native, |fallback, wanted| {
+            fallback.open_for_writing(wanted, device)
+        })?;
+        tracing::info!(
+            volume = self.name,
+            kind = content.kind,
+            "opened for writing"
+        );
+        Ok(WritableFilesystem::new(fs, &self.image_path, &self.name))
+    }
+
+    /// What the driver opened; what the fallback opens, when there is no driver or when it says
+    /// *unsupported*, and nothing else.
+    fn or_fallback<T>(
+        &self,
+        content: &Content,
+        native: Option<diskfs_vfs::Result<T>>,
+        open: impl FnOnce(&dyn Fallback, &Wanted<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let unsupported = match native {
+            Some(Ok(fs)) => return Ok(fs),
+            Some(Err(e)) if e.kind() != diskfs_vfs::ErrorKind::Unsupported => {
+                return Err(self.in_image(e));
             }
-            None => Err(self.unsupported(content)),
+            Some(Err(e)) => self.in_image(e),
+            None => self.unsupported(content),
+        };
+        let Some(fallback) = &self.fallback else {
+            return Err(unsupported);
+        };
+        if !self.falls_back(content) {
+            return Err(unsupported);
         }
+        tracing::info!(volume = self.name, reason = %unsupported, "left to the fallback");
+        let wanted = Wanted {
+            volume: &self.name,
+            kind: content.kind,
+        };
+        open(&**fallback, &wanted).map_err(|e| self.in_image(e))
     }
 
     fn known_content(&self) -> Result<&Content> {

@@ -5,12 +5,25 @@ use std::fs::{self, File};
 use rustix::io::Errno;
 use rustix::system::finit_module;
 
-/// The modules' file names below `/modules`, a line each, in the order in which they are loaded.
+/// The modules' file names below `/modules`, a line each, in the order in which they are loaded. With a
+/// dot and a filesystem's name behind it, those that it takes: loading them may take longer than mounting.
 const ORDER: &str = "/modules/order";
 
-/// Loads them.
+/// Loads those that are for all.
 pub(super) fn load() {
-    let Ok(order) = fs::read_to_string(ORDER) else {
+    load_list(ORDER);
+}
+
+/// Loads those of a filesystem, as mount(2) names it.
+pub(crate) fn load_for(kind: &str) {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if kind.chars().all(is_name) {
+        load_list(&format!("{ORDER}.{kind}"));
+    }
+}
+
+fn load_list(list: &str) {
+    let Ok(order) = fs::read_to_string(list) else {
         return;
     };
     for name in order.lines().filter(|name| !name.is_empty()) {

@@ -1,8 +1,8 @@
 //! The filesystem that is mounted there.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use diskfs_vfs::{Error, ErrorKind, FsWrite as _, Identity, InodeNumber, Metadata, Result};
 
@@ -28,7 +28,12 @@ pub struct Remote {
     pub(super) identity: Identity,
     access: Access,
     is_closed: AtomicBool,
+    /// What is done after it was unmounted.
+    then: Mutex<Option<Then>>,
 }
+
+/// Something to do once.
+type Then = Box<dyn FnOnce() + Send>;
 
 /// What it was mounted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +71,20 @@ impl Remote {
             identity,
             access,
             is_closed: AtomicBool::new(false),
+            then: Mutex::new(None),
         }
+    }
+
+    /// Has `then` called when it is unmounted, or when that has failed: whoever made the machine for this
+    /// filesystem ends it so.
+    #[must_use]
+    pub fn ending_with(self, then: impl FnOnce() + Send + 'static) -> Self {
+        *self.then() = Some(Box::new(then));
+        self
+    }
+
+    fn then(&self) -> std::sync::MutexGuard<'_, Option<Then>> {
+        self.then.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Before anything is asked.
@@ -97,7 +115,12 @@ impl Remote {
         let call = Call::new(Request::Unmount {
             filesystem: self.filesystem,
         });
-        self.connection.call(call, done)
+        let unmounted = self.connection.call(call, done);
+        let then = self.then().take();
+        if let Some(then) = then {
+            then();
+        }
+        unmounted
     }
 }
 

@@ -1,0 +1,52 @@
+//! The options of the microVM, which commands share.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use diskfs::vm::{Choice, MicroVm, VmOptions};
+use diskfs::{Error, ErrorKind, Result};
+
+/// Overrides what is chosen by itself, before the command line does.
+const VARIABLE: &str = "DISKFS_VM";
+
+/// How filesystems are opened that diskfs has no driver for.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "MicroVM options")]
+pub(crate) struct VmArgs {
+    /// What runs a kernel for filesystems without a driver: auto, uml, qemu-kvm, qemu-tcg or none
+    /// [default: `$DISKFS_VM`, or auto]
+    #[arg(long, value_name = "BACKEND")]
+    vm: Option<Choice>,
+
+    /// The directory of the kernels for it (see `diskfs appliance`)
+    #[arg(long, value_name = "DIR")]
+    appliance: Option<PathBuf>,
+}
+
+impl VmArgs {
+    pub(crate) fn options(&self) -> Result<VmOptions> {
+        let choice = match self.vm {
+            Some(choice) => choice,
+            None => from_environment()?,
+        };
+        Ok(VmOptions {
+            choice,
+            appliance: self.appliance.clone(),
+            ..VmOptions::default()
+        })
+    }
+
+    pub(crate) fn fallback(&self) -> Result<MicroVm> {
+        self.options().map(MicroVm::new)
+    }
+}
+
+fn from_environment() -> Result<Choice> {
+    let said = std::env::var(VARIABLE).unwrap_or_default();
+    if said.is_empty() {
+        return Ok(Choice::default());
+    }
+    said.parse()
+        .map_err(|reason: String| Error::new(ErrorKind::Invalid, format!("{VARIABLE}: {reason}")))
+}

@@ -1,0 +1,42 @@
+//! Running other programs.
+
+use std::process::{Command, Stdio};
+
+use crate::{Error, ErrorKind, Result};
+
+/// How much of what a failed program said is told.
+const SAID_LINES: usize = 12;
+
+/// Runs a program that says nothing when all is well.
+pub(super) fn run(command: &mut Command) -> Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|e: std::io::Error| Error::from(e).in_file(&name))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    let lines: Vec<&str> = said
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let last = lines
+        .get(lines.len().saturating_sub(SAID_LINES)..)
+        .unwrap_or_default();
+    let reason = format!("{name} failed ({}):\n{}", output.status, last.join("\n"));
+    Err(Error::new(ErrorKind::Other, reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_program_is_quoted() {
+        let error = run(Command::new("sh").args(["-c", "echo one; echo two >&2; exit 7"]));
+        let reason = error.unwrap_err().reason();
+        assert!(reason.contains("one") && reason.contains("two"), "{reason}");
+        assert!(run(&mut Command::new("/no/such/program")).is_err());
+    }
+}

@@ -1,0 +1,83 @@
+//! How microVMs are started.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::backend::Kind;
+
+/// Which backend is taken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// The first one that works.
+    #[default]
+    Auto,
+    /// This one and no other.
+    Only(Kind),
+    /// None: filesystems without a driver are *unsupported*.
+    None,
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => return Ok(Self::Auto),
+            "none" => return Ok(Self::None),
+            _ => {}
+        }
+        let mut kinds = Kind::ALL.into_iter();
+        kinds
+            .find(|kind| kind.name() == text)
+            .map(Self::Only)
+            .ok_or_else(|| {
+                let names = Kind::ALL.map(Kind::name).join(", ");
+                format!("`{text}` is none of auto, {names}, none")
+            })
+    }
+}
+
+/// How microVMs are started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VmOptions {
+    /// Which backend.
+    pub choice: Choice,
+    /// The directory of the [appliance](super::appliance), before all others.
+    pub appliance: Option<PathBuf>,
+    /// The machine's memory, at most; what it does not use is not taken from the host.
+    pub memory_mib: u32,
+    /// How long a machine may take until it answers; `None` for what is usual for its backend.
+    pub deadline: Option<Duration>,
+}
+
+impl VmOptions {
+    /// Enough for the metadata of filesystems of any size in practice: with less than 128 MiB a kernel
+    /// that makes thousands of files runs out of memory.
+    pub const DEFAULT_MEMORY_MIB: u32 = 256;
+}
+
+impl Default for VmOptions {
+    fn default() -> Self {
+        Self {
+            choice: Choice::Auto,
+            appliance: None,
+            memory_mib: Self::DEFAULT_MEMORY_MIB,
+            deadline: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_are_spelt_as_the_backends() {
+        assert_eq!("auto".parse(), Ok(Choice::Auto));
+        assert_eq!("none".parse(), Ok(Choice::None));
+        assert_eq!("uml".parse(), Ok(Choice::Only(Kind::Uml)));
+        assert_eq!("qemu-tcg".parse(), Ok(Choice::Only(Kind::QemuTcg)));
+        assert!("kvm".parse::<Choice>().is_err());
+    }
+}

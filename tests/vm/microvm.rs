@@ -1,0 +1,96 @@
+//! The appliance is that of `$DISKFS_APPLIANCE`, or what `packaging/appliance/build` has made in
+//! `target/appliance`.
+
+mod endings;
+mod kinds;
+mod missing;
+mod mounted;
+mod qemu;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+
+use diskfs::vm::{Choice, Kind, MicroVm, VmOptions};
+use diskfs::{Disk, OpenOptions};
+use diskfs_fixtures::{require, skip};
+
+/// The program under test.
+const DISKFS: &str = env!("CARGO_BIN_EXE_diskfs");
+
+/// Where the appliance is; else the test is skipped.
+fn appliance() -> Option<PathBuf> {
+    let said = std::env::var_os("DISKFS_APPLIANCE").map(PathBuf::from);
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/appliance");
+    let dir = said.unwrap_or(built);
+    if dir.join("uml").is_file() {
+        return Some(dir);
+    }
+    skip("there is no appliance: packaging/appliance/build makes one");
+    None
+}
+
+/// The program, with the appliance and a cache of its own.
+fn command(appliance: &Path, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+    let mut command = Command::new(DISKFS);
+    command.args(words).env("DISKFS_APPLIANCE", appliance);
+    command.env_remove("DISKFS_VM");
+    command
+}
+
+/// Runs the program, which must succeed. Returns what it printed.
+fn diskfs(appliance: &Path, words: &[&OsStr]) -> Vec<u8> {
+    let output = command(appliance, words).output().expect("diskfs starts");
+    assert!(output.status.success(), "{words:?}: {}", stderr(&output));
+    output.stdout
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// `IMG:/path`.
+fn at(image: &Path, path: &str) -> std::ffi::OsString {
+    let mut operand = image.as_os_str().to_owned();
+    operand.push(":");
+    operand.push(path);
+    operand
+}
+
+/// Opens an image whose filesystems a microVM may open.
+fn open(appliance: &Path, image: &Path) -> Disk {
+    let disk = Disk::open(image, &OpenOptions::default()).expect("the image opens");
+    disk.set_fallback(Arc::new(micro_vm(appliance)));
+    disk
+}
+
+fn micro_vm(appliance: &Path) -> MicroVm {
+    MicroVm::new(VmOptions {
+        choice: Choice::Only(Kind::Uml),
+        appliance: Some(appliance.to_owned()),
+        ..VmOptions::default()
+    })
+}
+
+/// A program of somebody else must say that the image is clean.
+fn check(program: &str, words: &[&str], image: &Path) {
+    let output = Command::new(program)
+        .args(words)
+        .arg(image)
+        .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+        .stdin(Stdio::null())
+        .output()
+        .expect(program);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{program}: {said}{}",
+        stderr(&output)
+    );
+}
+
+/// All of these programs, or the test is skipped.
+fn require_all(programs: &[&str]) -> Option<()> {
+    programs.iter().try_for_each(|program| require(program))
+}
