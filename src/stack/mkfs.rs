@@ -44,13 +44,17 @@ impl Volume {
         let device = &*device;
         match new {
             NewFilesystem::Fat(options) => {
-                diskfs_fat::format(device, &self.at_place(options))
-                    .map_err(|e| self.in_image(e))?;
+                let options = FatOptions {
+                    hidden_sectors: self
+                        .hidden_sectors(options.hidden_sectors, options.sector_bytes),
+                    ..options.clone()
+                };
+                diskfs_fat::format(device, &options).map_err(|e| self.in_image(e))?;
             }
             NewFilesystem::Exfat(options) => {
-                let before = self.sectors_before(options.sector_bytes);
                 let options = ExfatOptions {
-                    hidden_sectors: before,
+                    hidden_sectors: self
+                        .hidden_sectors(options.hidden_sectors, options.sector_bytes),
                     ..options.clone()
                 };
                 diskfs_exfat::format(device, &options).map_err(|e| self.in_image(e))?;
@@ -66,20 +70,59 @@ impl Volume {
         })
     }
 
-    /// How many sectors of the disk are before it.
-    fn sectors_before(&self, sector_bytes: u32) -> u64 {
-        self.start_bytes().unwrap_or(0) / u64::from(sector_bytes.max(1))
+    /// How many sectors of the disk are before it, which a filesystem notes unless it is told another
+    /// number; none where its field has no room for that many.
+    fn hidden_sectors<N: Copy + Default + PartialEq + TryFrom<u64>>(
+        &self,
+        given: N,
+        sector_bytes: u32,
+    ) -> N {
+        if given != N::default() {
+            return given;
+        }
+        let before = self.start_bytes().unwrap_or(0) / u64::from(sector_bytes.max(1));
+        before.try_into().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Disk, OpenOptions};
+
+    /// Formats the partition of a disk, and reads what the filesystem notes at `field`.
+    fn noted(new: &NewFilesystem, field: u64) -> u32 {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("disk.raw");
+        let mut disk = vec![0; 16 << 20];
+        disk[446 + 4..446 + 16].copy_from_slice(&[0x0c, 0, 0, 0, 0, 8, 0, 0, 0, 0x70, 0, 0]);
+        disk[510..512].copy_from_slice(&[0x55, 0xaa]);
+        std::fs::write(&path, disk).unwrap();
+        let disk = Disk::open_writable(&path, &OpenOptions::default()).unwrap();
+        let volume = disk.volume("p1").unwrap();
+        volume.format(new, Existing::Keep).unwrap();
+        let mut bytes = [0; 4];
+        volume.device().unwrap().read_at(field, &mut bytes).unwrap();
+        u32::from_le_bytes(bytes)
     }
 
-    /// With the place on the disk, which FAT notes unless it is told another.
-    fn at_place(&self, options: &FatOptions) -> FatOptions {
-        let sectors = self.sectors_before(options.sector_bytes);
-        FatOptions {
-            hidden_sectors: match options.hidden_sectors {
-                0 => sectors.try_into().unwrap_or(0),
-                given => given,
-            },
-            ..options.clone()
-        }
+    #[test]
+    fn the_place_on_the_disk_is_noted_unless_another_is_given() {
+        let fat = |hidden_sectors| {
+            let options = FatOptions {
+                hidden_sectors,
+                ..FatOptions::default()
+            };
+            noted(&NewFilesystem::Fat(options), 28)
+        };
+        let exfat = |hidden_sectors| {
+            let options = ExfatOptions {
+                hidden_sectors,
+                ..ExfatOptions::default()
+            };
+            noted(&NewFilesystem::Exfat(options), 64)
+        };
+        assert_eq!([fat(0), fat(77)], [2048, 77]);
+        assert_eq!([exfat(0), exfat(77)], [2048, 77]);
     }
 }
