@@ -57,6 +57,21 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "diskfs-fuzz",
+        &[
+            "diskfs",
+            "diskfs-block",
+            "diskfs-vfs",
+            "diskfs-image",
+            "diskfs-luks",
+            "diskfs-volume",
+            "diskfs-exfat",
+            "diskfs-ext4",
+            "diskfs-fat",
+            "diskfs-iso9660",
+        ],
+    ),
+    (
         "diskfs-benches",
         &[
             "diskfs",

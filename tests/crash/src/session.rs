@@ -89,7 +89,7 @@ impl Session {
             }
         };
         format!(
-            "cargo run --release -p diskfs-crash -- run --feature-set {} --seed {} --operations {} \
+            "cargo run -p diskfs-crash -- run --feature-set {} --seed {} --operations {} \
              --points {}{layer}{only}",
             self.set.name, self.seed, self.operations, self.points
         )

@@ -146,7 +146,9 @@ mod tests {
         let check = |run: fn()| check(Target::Probe, &panics, run);
         assert!(check(|| {}).is_ok());
         let finding = check(|| panic!("on {}", "purpose")).unwrap_err();
-        assert!(finding.starts_with("probe: panic: panicked at src/bin/smoke/child.rs:"));
+        assert!(
+            finding.starts_with("probe: panic: panicked at tests/fuzz/src/bin/smoke/child.rs:")
+        );
         assert!(finding.ends_with("on purpose"), "{finding}");
         let elsewhere = || drop(std::thread::spawn(|| panic!("elsewhere")).join());
         assert!(check(elsewhere).unwrap_err().ends_with("elsewhere"));

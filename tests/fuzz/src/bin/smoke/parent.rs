@@ -182,8 +182,8 @@ fn report(
         ));
         std::fs::write(&file, case.image.to_input())?;
         println!(
-            "{what}\n  {count} times, first case {number}, made of {}\n  again: cargo run --release \
-             --manifest-path tests/fuzz/Cargo.toml --bin smoke -- --target {} --replay {}",
+            "{what}\n  {count} times, first case {number}, made of {}\n  again: cargo run -p diskfs-fuzz \
+             --bin smoke -- --target {} --replay {}",
             case.name,
             case.target.name(),
             file.display()
