@@ -2,17 +2,40 @@
 
 mod known;
 
+use diskfs_block::BlockRead;
 use diskfs_vfs::{
     Device, Fallocate, FileFlags, FsWrite, InodeNumber, NewAttributes, NewKind, RenameMode,
     SetMetadata, SetTime, SetXattr, SyncFile, Timestamp,
 };
 
 use crate::mutate::Random;
-pub(crate) use known::Known;
-use known::any_name;
+use known::{Known, any_name};
+
+/// What a run may write.
+pub(crate) const CHANGED_MAX_BYTES: u64 = 16 << 20;
+
+/// Changes between opening and closing.
+const MAX_CHANGES: u64 = 24;
+
+/// The changes that an image says are made to it, in eight bytes at `offset`.
+pub(crate) fn chance(device: &dyn BlockRead, offset: u64) -> Random {
+    let mut bytes = [0; 8];
+    // An image that short has no filesystem.
+    let _ = device.read_at(offset, &mut bytes);
+    Random::of_case(u64::from_le_bytes(bytes), 0)
+}
+
+/// Does some things.
+pub(crate) fn some(fs: &dyn FsWrite, random: &mut Random) {
+    let mut known = Known::of(fs);
+    for _ in 0..random.below(MAX_CHANGES) {
+        any(fs, &mut known, random);
+    }
+    let _ = fs.statistics();
+}
 
 /// Does something, and looks at what it was done to.
-pub(crate) fn any(fs: &dyn FsWrite, known: &mut Known, random: &mut Random) {
+fn any(fs: &dyn FsWrite, known: &mut Known, random: &mut Random) {
     match random.below(32) {
         0..6 => create(fs, known, random),
         6 => create_unnamed(fs, known, random),

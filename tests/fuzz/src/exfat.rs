@@ -4,22 +4,24 @@ use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, Overlay};
 use diskfs_exfat::{Exfat, WritableExfat, WriteOptions};
-use diskfs_vfs::{FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, RenameMode};
+use diskfs_vfs::{FsRead, FsWrite, InodeNumber};
+
+use crate::change::{self, CHANGED_MAX_BYTES};
 
 /// Files that are looked at; the fixtures have fewer.
 const MAX_FILES: usize = 300;
-/// Files that are changed.
-const MAX_CHANGED: usize = 20;
-/// What a run may write.
-const CHANGED_MAX_BYTES: u64 = 16 << 20;
+
+/// Where an image says which changes are made to it: what would boot is there.
+pub(crate) const SEED_OFFSET: u64 = 128;
+
 /// Where a filesystem of ours has directories.
 const SEALED_BYTES: u64 = 3 << 20;
 
-/// The whole tree with right checksums, and some changes to it.
+/// The whole tree with right checksums, then changes to it by chance, and the tree once more.
 pub(crate) fn all(device: &Arc<dyn BlockRead>) {
     let sealed = Arc::new(Overlay::in_memory(Arc::clone(device), CHANGED_MAX_BYTES));
     // What is past the end, or lies, has nothing to seal.
-    let _ = seal(&*sealed);
+    let _ = seal(&sealed);
     let disk: Arc<dyn BlockRead> = Arc::<Overlay>::clone(&sealed);
     let mut buf = vec![0; 32 << 10];
     visit(&disk, |fs, inode| {
@@ -27,7 +29,8 @@ pub(crate) fn all(device: &Arc<dyn BlockRead>) {
             let _ = fs.read_at(inode, offset, &mut buf);
         }
     });
-    write(sealed);
+    write(&sealed);
+    survey(&disk);
 }
 
 /// Reading without contents.
@@ -51,28 +54,15 @@ fn visit(device: &Arc<dyn BlockRead>, mut contents: impl FnMut(&Exfat, InodeNumb
     }
 }
 
-fn write(device: Arc<Overlay>) {
+fn write(device: &Arc<Overlay>) {
     let options = WriteOptions {
+        // Nothing by the clock: a case does the same each time.
         commit_interval: None,
     };
-    let Ok(fs) = WritableExfat::open(device, &options) else {
+    let Ok(fs) = WritableExfat::open(Arc::<Overlay>::clone(device), &options) else {
         return;
     };
-    let any = NewAttributes::for_root(0o644);
-    let root = fs.root();
-    let walk = diskfs_vfs::walk(&fs, root).take(MAX_CHANGED);
-    for entry in walk.flatten().collect::<Vec<_>>() {
-        let _ = fs.write_at(entry.inode, entry.metadata.size_bytes + 700, &[1; 3000]);
-        let _ = fs.set_len(entry.inode, 100);
-        let _ = fs.create(entry.inode, b"a new name in here", NewKind::Directory, &any);
-    }
-    let listed: Vec<_> = fs.read_dir(root, 0).into_iter().flatten().flatten().collect();
-    for entry in listed {
-        let to = b"renamed to another name";
-        let _ = fs.rename(root, &entry.name, root, to, RenameMode::Replace);
-        let _ = fs.unlink(root, to);
-        let _ = fs.rmdir(root, &entry.name);
-    }
+    change::some(&fs, &mut change::chance(&**device, SEED_OFFSET));
     let _ = fs.close();
 }
 
@@ -105,7 +95,10 @@ fn seal_set(device: &Overlay, at: u64, bytes: &[u8]) -> diskfs_block::Result<()>
     let Some(set) = bytes.get(..len) else {
         return Ok(());
     };
-    let counted = set.iter().enumerate().filter(|(nth, _)| ![2, 3].contains(nth));
+    let counted = set
+        .iter()
+        .enumerate()
+        .filter(|(nth, _)| ![2, 3].contains(nth));
     let sum = counted.fold(0_u16, |sum, (_, byte)| {
         sum.rotate_right(1).wrapping_add(u16::from(*byte))
     });

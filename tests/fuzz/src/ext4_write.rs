@@ -4,24 +4,18 @@ use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, Fault, Faulty, Overlay};
 use diskfs_ext4::{RootReserve, WritableExt4, WriteOptions};
-use diskfs_vfs::{FsRead, FsWrite};
+use diskfs_vfs::FsWrite;
 
-use crate::change::{self, Known};
+use crate::change::{self, CHANGED_MAX_BYTES};
 use crate::ext4;
 use crate::mutate::Random;
 
 /// Where an image says which changes are made to it: its first bytes belong to the boot loader.
 pub(crate) const SEED_OFFSET: u64 = 0;
 
-/// What a run may write.
-const CHANGED_MAX_BYTES: u64 = 16 << 20;
-
-/// Changes between opening and closing.
-const MAX_CHANGES: u64 = 24;
-
 /// Opened for writing, changed by chance and closed; then once more, and read.
 pub(crate) fn write(device: &Arc<dyn BlockRead>) {
-    let mut random = Random::of_case(seed_of(&**device), 0);
+    let mut random = change::chance(&**device, SEED_OFFSET);
     let overlay = Arc::new(Overlay::in_memory(Arc::clone(device), CHANGED_MAX_BYTES));
     for _ in 0..2 {
         let below = with_faults(Arc::<Overlay>::clone(&overlay), &mut random);
@@ -48,11 +42,7 @@ fn round(device: Arc<dyn BlockWrite>, random: &mut Random) -> Option<()> {
         root_reserve: *random.pick(&[RootReserve::Keep, RootReserve::Use]),
     };
     let fs = WritableExt4::open(device, &options).ok()?;
-    let mut known = Known::of(&fs);
-    for _ in 0..random.below(MAX_CHANGES) {
-        change::any(&fs, &mut known, random);
-    }
-    let _ = fs.statistics();
+    change::some(&fs, random);
     let _ = fs.close();
     Some(())
 }
@@ -68,11 +58,4 @@ fn with_faults(device: Arc<Overlay>, random: &mut Random) -> Arc<dyn BlockWrite>
         _ => return device,
     };
     Arc::new(Faulty::new(device, [fault]))
-}
-
-fn seed_of(device: &dyn BlockRead) -> u64 {
-    let mut bytes = [0; 8];
-    // An image that short has no filesystem.
-    let _ = device.read_at(SEED_OFFSET, &mut bytes);
-    u64::from_le_bytes(bytes)
 }

@@ -6,17 +6,10 @@ use diskfs_block::{BlockRead, Overlay};
 use diskfs_fat::{Fat, WritableFat, WriteOptions};
 use diskfs_vfs::{FsRead, FsWrite, InodeNumber};
 
-use crate::change::{self, Known};
-use crate::mutate::Random;
+use crate::change::{self, CHANGED_MAX_BYTES};
 
 /// Files that are looked at; the fixtures have fewer.
 const MAX_FILES: usize = 400;
-
-/// What a run may write.
-const CHANGED_MAX_BYTES: u64 = 16 << 20;
-
-/// Changes between opening and closing.
-const MAX_CHANGES: u64 = 24;
 
 /// Where an image says which changes are made to it: what would boot is there.
 pub(crate) const SEED_OFFSET: u64 = 100;
@@ -65,18 +58,6 @@ fn write(device: &Arc<Overlay>) {
     let Ok(fs) = WritableFat::open(Arc::<Overlay>::clone(device), &options) else {
         return;
     };
-    let mut random = Random::of_case(seed_of(&**device), 0);
-    let mut known = Known::of(&fs);
-    for _ in 0..random.below(MAX_CHANGES) {
-        change::any(&fs, &mut known, &mut random);
-    }
-    let _ = fs.statistics();
+    change::some(&fs, &mut change::chance(&**device, SEED_OFFSET));
     let _ = fs.close();
-}
-
-fn seed_of(device: &dyn BlockRead) -> u64 {
-    let mut bytes = [0; 8];
-    // An image that short has no filesystem.
-    let _ = device.read_at(SEED_OFFSET, &mut bytes);
-    u64::from_le_bytes(bytes)
 }

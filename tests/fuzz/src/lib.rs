@@ -6,13 +6,14 @@
 //!
 //! * `cargo fuzz run qcow2 --fuzz-dir tests/fuzz --features libfuzzer` (nightly) looks for inputs
 //!   by coverage;
-//! * `cargo run --release --manifest-path tests/fuzz/Cargo.toml --bin smoke -- --seconds 70` mutates
-//!   the fixtures; it needs nothing but a stable compiler.
+//! * `cargo run -p diskfs-fuzz --bin smoke -- --seconds 70` mutates the fixtures; it needs nothing but
+//!   a stable compiler. Not with `--release`: that leaves out the checks for sums that wrap.
 //!
 //! An input is an image, or a [`Sparse`] one: the fixtures are mebibytes of zeroes with a few blocks
 //! in them, and a fuzzer shall not spend its time in the zeroes.
 
 mod change;
+mod content;
 mod exfat;
 mod ext4;
 mod ext4_write;
@@ -21,6 +22,7 @@ mod image;
 mod image_write;
 mod iso9660;
 mod journal;
+mod labels;
 mod luks;
 mod lvm;
 mod md;
@@ -41,13 +43,15 @@ pub use sparse::Sparse;
 pub enum Target {
     /// Everything that tells what a disk is.
     Probe,
+    /// What a volume holds, told from magic numbers.
+    ProbeContent,
     /// A qcow2 image: headers, tables, snapshots, clusters.
     Qcow2,
     /// A qcow2 image that is written to.
     Qcow2Write,
     /// A GPT, with right checksums.
     Gpt,
-    /// Any partition table, as it is.
+    /// Any partition table, as it is, and with right checksums of labels.
     Mbr,
     /// LVM's groups, with right checksums.
     Lvm,
@@ -69,8 +73,9 @@ pub enum Target {
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Probe,
+        Self::ProbeContent,
         Self::Qcow2,
         Self::Qcow2Write,
         Self::Gpt,
@@ -89,6 +94,7 @@ impl Target {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Probe => "probe",
+            Self::ProbeContent => "probe_content",
             Self::Qcow2 => "qcow2",
             Self::Qcow2Write => "qcow2_write",
             Self::Gpt => "gpt",
@@ -108,6 +114,7 @@ impl Target {
     pub fn run(self, device: &Arc<dyn BlockRead>) {
         match self {
             Self::Probe => image::probe(device),
+            Self::ProbeContent => content::probe(device),
             Self::Qcow2 => image::qcow2(device),
             Self::Qcow2Write => image_write::qcow2(device),
             Self::Gpt => tables::gpt(device),
@@ -132,7 +139,13 @@ impl Target {
             Self::Fat => fat::survey(device),
             Self::Iso9660 => iso9660::survey(device),
             Self::Exfat => exfat::survey(device),
-            Self::Probe | Self::Gpt | Self::Mbr | Self::Lvm | Self::Md | Self::Luks => {
+            Self::Probe
+            | Self::ProbeContent
+            | Self::Gpt
+            | Self::Mbr
+            | Self::Lvm
+            | Self::Md
+            | Self::Luks => {
                 self.run(device);
             }
         }
@@ -150,6 +163,11 @@ pub fn device(data: &[u8]) -> Arc<dyn BlockRead> {
 /// [`Target::Probe`] on an input.
 pub fn probe(data: &[u8]) {
     Target::Probe.run(&device(data));
+}
+
+/// [`Target::ProbeContent`] on an input.
+pub fn probe_content(data: &[u8]) {
+    Target::ProbeContent.run(&device(data));
 }
 
 /// [`Target::Qcow2`] on an input.

@@ -99,7 +99,11 @@ const METADATA: &str = r#"{
 pub(crate) fn seeds() -> [(&'static str, Sparse); 3] {
     let mut lost = luks2();
     lost.write(0, &[0; 8]);
-    [("luks1", luks1()), ("luks2", luks2()), ("luks2, lost", lost)]
+    [
+        ("luks1", luks1()),
+        ("luks2", luks2()),
+        ("luks2, lost", lost),
+    ]
 }
 
 /// Opens encrypted images without a cipher: what is encrypted is read as it is. Their headers are

@@ -3,7 +3,7 @@
 use diskfs_block::BlockRead;
 
 use crate::seeds::Seed;
-use crate::{Sparse, Target, ext4_write, fat, journal};
+use crate::{Sparse, Target, exfat, ext4_write, fat, journal};
 
 /// Numbers by chance, the same for the same start.
 ///
@@ -52,6 +52,7 @@ pub fn mutate(seed: &Seed, random: &mut Random) -> Sparse {
     let place_of_seed = match seed.target {
         Target::Ext4Write => Some(ext4_write::SEED_OFFSET),
         Target::Fat => Some(fat::SEED_OFFSET),
+        Target::Exfat => Some(exfat::SEED_OFFSET),
         _ => None,
     };
     if let Some(offset) = place_of_seed {

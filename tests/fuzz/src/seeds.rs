@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result};
 use diskfs_block::BlockRead;
 
-use crate::{Sparse, Target, journal, luks};
+use crate::{Sparse, Target, journal, labels, luks};
 
 /// An image, the target that it is for, and where that reads it.
 #[derive(Debug, Clone)]
@@ -46,11 +46,12 @@ pub fn load(directory: &Path) -> Result<Vec<Seed>> {
             continue;
         };
         let image = decompress(&path).with_context(|| path.display().to_string())?;
-        if image.kept_bytes() <= MAX_KEPT_BYTES {
+        if name.starts_with("kind-") {
+            seeds.push(cut(Target::ProbeContent, name, &image));
+        } else if image.kept_bytes() <= MAX_KEPT_BYTES {
             seeds.extend(of_fixture(name, &image));
         } else if has_lvm(&image) {
-            let whole = seed(Target::Lvm, name.to_owned(), &image);
-            seeds.push(seed(Target::Lvm, name.to_owned(), &only_touched(&whole)));
+            seeds.push(cut(Target::Lvm, name, &image));
         }
     }
     for seed in &mut seeds {
@@ -86,16 +87,14 @@ fn seed(target: Target, name: String, image: &Sparse) -> Seed {
     }
 }
 
-/// What the target reads of the image, the rest zeroes.
-fn only_touched(seed: &Seed) -> Sparse {
-    let mut kept = Sparse::zeroes(seed.image.size_bytes());
-    for (offset, len) in touched(seed) {
-        let bytes: Vec<u8> = (offset..offset + len)
-            .map(|at| seed.image.byte(at))
-            .collect();
+/// With what the target reads of the image, the rest zeroes.
+fn cut(target: Target, name: &str, image: &Sparse) -> Seed {
+    let mut kept = Sparse::zeroes(image.size_bytes());
+    for (offset, len) in touched(&seed(target, name.to_owned(), image)) {
+        let bytes: Vec<u8> = (offset..offset + len).map(|at| image.byte(at)).collect();
         kept.write(offset, &bytes);
     }
-    kept
+    seed(target, name.to_owned(), &kept)
 }
 
 /// By what the image is, not what it is called.
@@ -194,7 +193,11 @@ fn tiny() -> Vec<Seed> {
         of(Target::Qcow2, "tiny qcow2", &qcow2),
         of(Target::Qcow2Write, "tiny qcow2", &qcow2),
     ];
-    seeds.extend(luks::seeds().map(|(name, image)| of(Target::Luks, name, &image)));
+    for (name, image) in luks::seeds() {
+        seeds.push(of(Target::Luks, name, &image));
+        seeds.push(of(Target::ProbeContent, name, &image));
+    }
+    seeds.extend(labels::seeds().map(|(name, image)| of(Target::Mbr, name, &image)));
     seeds.extend(Target::ALL.map(|target| of(target, "zeroes", &empty)));
     seeds
 }

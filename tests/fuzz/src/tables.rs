@@ -5,16 +5,25 @@ use std::sync::Arc;
 use diskfs_block::{BlockRead, BlockWrite, Overlay};
 use diskfs_volume::{SectorSize, read_table, read_table_with};
 
-/// Any table, as it is.
+use crate::labels;
+
+/// What sealing writes.
+const SEALED_BYTES: u64 = 1 << 20;
+
+/// Any table, as it is, and with the checksums of labels made right.
 pub(crate) fn mbr(device: &Arc<dyn BlockRead>) {
     follow(device);
     let _ = read_table_with(&**device, SectorSize::B4096);
+    let sealed = Overlay::in_memory(Arc::clone(device), SEALED_BYTES);
+    labels::seal(&sealed);
+    let sealed: Arc<dyn BlockRead> = Arc::new(sealed);
+    follow(&sealed);
 }
 
 /// With the checksums of each GPT made right, which no mutation would hit.
 pub(crate) fn gpt(device: &Arc<dyn BlockRead>) {
     let size_bytes = device.size_bytes();
-    let sealed = Overlay::in_memory(Arc::clone(device), 1 << 20);
+    let sealed = Overlay::in_memory(Arc::clone(device), SEALED_BYTES);
     for sector in [512_u64, 4096] {
         for offset in [
             sector,
