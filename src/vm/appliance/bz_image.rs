@@ -82,15 +82,39 @@ pub(super) fn decompress(bytes: &[u8]) -> Result<Vec<u8>> {
             let decoder = zstd::Decoder::new(bytes);
             Box::new(decoder.map_err(Error::from)?.single_frame())
         }
+        [0x02, 0x21, 0x4c, 0x18, blocks @ ..] => return lz4_legacy(blocks),
         [0x7f, b'E', b'L', b'F', ..] => return Ok(bytes.to_vec()),
         _ => {
-            let reason = "compressed in a way that is not known (gzip, xz and zstd are)";
+            let reason = "compressed in a way that is not known (gzip, xz, lz4 and zstd are)";
             return Err(Error::new(ErrorKind::Unsupported, reason));
         }
     };
     let mut unpacked = Vec::new();
     let read = reader.take(MAX_KERNEL_BYTES).read_to_end(&mut unpacked);
     read.map_err(|e| Error::new(ErrorKind::Corrupt, format!("can't be unpacked: {e}")))?;
+    Ok(unpacked)
+}
+
+/// What a block of the legacy frame unpacks to at most (LZ4 frame format description, "Legacy frame").
+const LZ4_BLOCK_BYTES: usize = 8 << 20;
+
+/// Unpacks blocks, each behind its length, to the end: what is shorter than its length is something else.
+fn lz4_legacy(mut blocks: &[u8]) -> Result<Vec<u8>> {
+    let mut unpacked = Vec::new();
+    while let Some((length, rest)) = blocks.split_first_chunk() {
+        let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+        let Some((block, rest)) = rest.split_at_checked(length) else {
+            break;
+        };
+        let block = lz4_flex::block::decompress(block, LZ4_BLOCK_BYTES);
+        let block =
+            block.map_err(|e| Error::new(ErrorKind::Corrupt, format!("can't be unpacked: {e}")))?;
+        unpacked.extend_from_slice(&block);
+        blocks = rest;
+        if u64::try_from(unpacked.len()).is_ok_and(|len| len > MAX_KERNEL_BYTES) {
+            return Err(Error::new(ErrorKind::Unsupported, "larger than any kernel"));
+        }
+    }
     Ok(unpacked)
 }
 
@@ -123,6 +147,15 @@ mod tests {
         let mut zstd = zstd::encode_all(&kernel[..], 1).unwrap();
         zstd.extend_from_slice(&1004_u32.to_le_bytes());
         assert_eq!(unpack(&image(&zstd)).unwrap(), kernel);
+        let block = lz4_flex::block::compress(&kernel);
+        let length = u32::try_from(block.len()).unwrap().to_le_bytes();
+        let lz4 = [
+            &[0x02, 0x21, 0x4c, 0x18][..],
+            &length,
+            &block,
+            &1004_u32.to_le_bytes(),
+        ];
+        assert_eq!(unpack(&image(&lz4.concat())).unwrap(), kernel);
         assert_eq!(unpack(&kernel).unwrap(), kernel);
     }
 
