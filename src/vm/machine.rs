@@ -131,8 +131,11 @@ impl Machine {
 
     /// Why nothing comes from the machine any more.
     fn explanation(&self) -> impl Fn() -> Option<String> + Send + Sync + 'static {
-        let (process, disk, kind) = (Arc::clone(&self.process), Arc::clone(&self.disk), self.kind);
+        // Whoever still has the filesystem keeps neither alive: it may be closed by then.
+        let (process, disk) = (Arc::downgrade(&self.process), Arc::downgrade(&self.disk));
+        let kind = self.kind;
         move || {
+            let process = process.upgrade()?;
             process.wait(OBITUARY);
             let mut text = if let Some(ending) = process.ending() {
                 format!("the microVM ({kind}) was {ending}")
@@ -140,7 +143,7 @@ impl Machine {
                 process.kill(); // What it says makes no sense, so it is of no use.
                 format!("the microVM ({kind}) broke off")
             };
-            if let Some(error) = disk.first_error() {
+            if let Some(error) = disk.upgrade().and_then(|disk| disk.first_error()) {
                 text.push_str("; before that, its disk failed: ");
                 text.push_str(&error.to_string());
             }

@@ -1,10 +1,9 @@
 //! Which backend: the first one whose machine answers.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use super::appliance::Appliance;
-use super::backend::{Kind, Prepared};
+use super::backend::Kind;
 use super::machine::{Disk, Machine};
 use super::options::{Choice, VmOptions};
 use super::verdict::Verdicts;
@@ -15,40 +14,14 @@ use crate::{Error, ErrorKind, Result};
 /// # Errors
 /// `Unsupported` when none answers: with what was tried, why each failed, and what mends it.
 pub(super) fn start(options: &VmOptions, disk: &Disk) -> Result<Machine> {
-    let appliance = Appliance::find(options.appliance.as_deref());
     let verdicts = Verdicts::of_this_boot();
+    // One that was asked for is tried whatever happened before.
+    let known = (options.choice == Choice::Auto).then_some(&verdicts);
     let mut failures = Failures::default();
     for &kind in candidates(options.choice) {
-        let backend = kind.backend();
-        let prepared = match backend.prepare(&appliance, options) {
-            Ok(prepared) => prepared,
-            Err(error) => {
-                failures.add(kind, &error);
-                continue;
-            }
-        };
-        let files = prepared.files();
-        // One that was asked for is tried whatever happened before.
-        if options.choice == Choice::Auto
-            && let Some(why) = verdicts.failure(kind, &files)
-        {
-            failures.add(kind, &Error::new(ErrorKind::Unsupported, why));
-            continue;
-        }
-        let deadline = options.deadline.unwrap_or(backend.deadline());
-        match attempt(kind, &*prepared, options, disk, deadline) {
-            Ok(machine) => {
-                verdicts.worked(kind, &files);
-                return Ok(machine);
-            }
-            Err(error) => {
-                tracing::warn!(backend = %kind, %error, "a microVM did not start");
-                // That the host has no room now says nothing about later.
-                if error.kind() != ErrorKind::NoSpace {
-                    verdicts.failed(kind, &files, &error.reason());
-                }
-                failures.add(kind, &error);
-            }
+        match start_kind(kind, options, disk, &verdicts, known) {
+            Ok(machine) => return Ok(machine),
+            Err(error) => failures.add(kind, &error),
         }
     }
     Err(failures.into_error())
@@ -59,21 +32,38 @@ pub(super) fn start(options: &VmOptions, disk: &Disk) -> Result<Machine> {
 /// # Errors
 /// Why it does not answer.
 pub(super) fn start_only(kind: Kind, options: &VmOptions, disk: &Disk) -> Result<Machine> {
-    let appliance = Appliance::find(options.appliance.as_deref());
-    let backend = kind.backend();
-    let prepared = backend.prepare(&appliance, options)?;
-    let deadline = options.deadline.unwrap_or(backend.deadline());
-    attempt(kind, &*prepared, options, disk, deadline)
+    start_kind(kind, options, disk, &Verdicts::of_this_boot(), None)
 }
 
-fn attempt(
+/// Starts a machine of that kind, unless it is `known` to fail, and notes how that went.
+fn start_kind(
     kind: Kind,
-    prepared: &dyn Prepared,
     options: &VmOptions,
     disk: &Disk,
-    deadline: Duration,
+    verdicts: &Verdicts,
+    known: Option<&Verdicts>,
 ) -> Result<Machine> {
-    Machine::start(kind, prepared, options.memory_mib, disk, deadline)
+    let backend = kind.backend();
+    let appliance = Appliance::find(options.appliance.as_deref());
+    let prepared = backend.prepare(&appliance, options)?;
+    let files = prepared.files();
+    if let Some(why) = known.and_then(|known| known.failure(kind, &files)) {
+        let hint = "`diskfs appliance test` tries it again";
+        return Err(Error::new(ErrorKind::Unsupported, why).with_hint(hint));
+    }
+    let deadline = options.deadline.unwrap_or(backend.deadline());
+    let started = Machine::start(kind, &*prepared, options.memory_mib, disk, deadline);
+    match &started {
+        Ok(_) => verdicts.worked(kind, &files),
+        Err(error) => {
+            tracing::warn!(backend = %kind, %error, "a microVM did not start");
+            // That the host has no room now says nothing about later.
+            if error.kind() != ErrorKind::NoSpace {
+                verdicts.failed(kind, &files, &error.reason());
+            }
+        }
+    }
+    started
 }
 
 fn candidates(choice: Choice) -> &'static [Kind] {
