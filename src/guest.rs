@@ -3,6 +3,7 @@
 //! Nothing of the guest is run, and nothing is written to find out. What can't be mounted is left
 //! out; [`System::explain`] tells what, and why.
 
+mod btrfs;
 mod crypttab;
 mod device;
 mod entry;
@@ -14,6 +15,7 @@ mod os_release;
 mod ostree;
 mod plan;
 mod side_by_side;
+mod sub_root;
 mod tree;
 
 use std::sync::Arc;
@@ -30,7 +32,7 @@ use crate::{
     ContentClass, Disk, Error, ErrorKind, Filesystem, Result, Volume, WritableFilesystem,
     WriteOptions,
 };
-use ostree::Deployment;
+use sub_root::SubRoot;
 use tree::{Builder, Outcome, Purpose};
 
 /// An operating system on the disks of a machine.
@@ -38,7 +40,7 @@ use tree::{Builder, Outcome, Purpose};
 pub struct System {
     volume: Volume,
     filesystem: Filesystem,
-    deployment: Option<Deployment>,
+    sub_root: Option<SubRoot>,
     release: OsRelease,
     planned: Vec<Planned>,
 }
@@ -125,17 +127,21 @@ pub fn meant(disk: &Disk, number: Option<usize>) -> Result<Option<System>> {
 impl System {
     /// The system on a volume, if there is one.
     fn on(disk: &Disk, volume: &Volume, filesystem: Filesystem) -> Option<Self> {
-        let deployment = ostree::find(&filesystem);
-        if deployment.is_none() && !filesystem.holds_system() {
-            return None;
+        let mut sub_root = ostree::find(&filesystem);
+        if sub_root.is_none() && !filesystem.holds_system() {
+            let content = volume.content().ok().flatten();
+            sub_root = content
+                .filter(|content| content.kind == "btrfs")
+                .and_then(|_| btrfs::find(&filesystem));
+            sub_root.as_ref()?;
         }
-        let below = deployment.as_ref().map_or(&[][..], |found| &found.root);
+        let below = sub_root.as_ref().map_or(&[][..], |found| &found.root);
         let release = OsRelease::read(&filesystem, below);
-        let planned = plan::make(disk, &filesystem, volume, deployment.as_ref());
+        let planned = plan::make(disk, &filesystem, volume, sub_root.as_ref());
         Some(Self {
             volume: volume.clone(),
             filesystem,
-            deployment,
+            sub_root,
             release,
             planned,
         })
@@ -194,7 +200,7 @@ impl System {
     fn is_one_filesystem(&self) -> bool {
         let mut planned = self.planned.iter();
         let is_skipped = |planned: &Planned| matches!(planned.verdict, Verdict::Skip(_));
-        self.deployment.is_none() && planned.all(is_skipped)
+        self.sub_root.is_none() && planned.all(is_skipped)
     }
 
     /// Its filesystems, and how each of the planned mounts went.

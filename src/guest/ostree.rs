@@ -1,20 +1,13 @@
 //! Systems that ostree deploys: the root is a directory, `/ostree/deploy/OS/deploy/COMMIT.N`.
 
 use super::entry::{MountEntry, Origin};
+use super::sub_root::SubRoot;
 use crate::Filesystem;
 
-/// The deployment that boots by default.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Deployment {
-    /// Its directory, without a slash at its end.
-    pub(super) root: Vec<u8>,
-    /// What it has besides: `/var`, and the whole filesystem at `/sysroot`.
-    pub(super) entries: Vec<MountEntry>,
-}
-
-/// The deployment on a filesystem, if there is one. Of several, the boot loader's first entry is
+/// The deployment on a filesystem that boots by default, if there is one: with its `/var`, and the whole
+/// filesystem at `/sysroot`. Of several, the boot loader's first entry is
 /// taken to be the one whose link changed last.
-pub(super) fn find(filesystem: &Filesystem) -> Option<Deployment> {
+pub(super) fn find(filesystem: &Filesystem) -> Option<SubRoot> {
     let mut links: Vec<Vec<u8>> = ["/ostree/boot.0", "/ostree/boot.1"]
         .iter()
         .flat_map(|boot| links(filesystem, boot.as_bytes()))
@@ -32,9 +25,10 @@ pub(super) fn find(filesystem: &Filesystem) -> Option<Deployment> {
     };
     let root = format!("/ostree/deploy/{os}/deploy/{commit}");
     let is_there = filesystem.exists(format!("{root}/usr")).unwrap_or(false);
-    is_there.then(|| Deployment {
+    is_there.then(|| SubRoot {
         root: root.into_bytes(),
         entries: vec![bind(&format!("/sysroot/ostree/deploy/{os}/var"), "/var")],
+        whole_at: Some("sysroot"),
     })
 }
 

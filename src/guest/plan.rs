@@ -3,7 +3,7 @@
 use super::crypttab;
 use super::device::Devices;
 use super::entry::MountEntry;
-use super::ostree::Deployment;
+use super::sub_root::SubRoot;
 use super::{fstab, gpt_auto, mount_unit};
 use crate::{Disk, Filesystem, Volume};
 
@@ -34,10 +34,10 @@ pub(super) fn make(
     disk: &Disk,
     filesystem: &Filesystem,
     root: &Volume,
-    deployment: Option<&Deployment>,
+    sub_root: Option<&SubRoot>,
 ) -> Vec<Planned> {
-    let below = deployment.map_or(&[][..], |deployment| deployment.root.as_slice());
-    let mut entries = deployment.map_or_else(Vec::new, |found| found.entries.clone());
+    let below = sub_root.map_or(&[][..], |found| found.root.as_slice());
+    let mut entries = sub_root.map_or_else(Vec::new, |found| found.entries.clone());
     entries.extend(said(disk, filesystem, below));
     entries.retain(|entry| !entry.is_swap());
     entries.sort_by_key(|entry| depth(&entry.at));

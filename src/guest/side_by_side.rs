@@ -44,7 +44,7 @@ fn assemble(disk: &Disk, systems: Vec<System>, purpose: Purpose) -> Result<Mount
     let systems: Vec<Arc<System>> = systems.into_iter().map(Arc::new).collect();
     for (system, name) in systems.iter().zip(&names) {
         let of_root = Arc::clone(system);
-        let dir = system.deployment.as_ref();
+        let dir = system.sub_root.as_ref();
         let dir = dir.map(|found| found.root.as_slice());
         let root = builder
             .tree

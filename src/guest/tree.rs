@@ -35,10 +35,11 @@ pub(super) fn open_root(system: &System, purpose: Purpose) -> Result<Driver> {
 /// As opening it.
 pub(super) fn with_root(system: &System, purpose: Purpose) -> Result<MountTree> {
     let root = open_root(system, purpose)?;
-    match &system.deployment {
+    match &system.sub_root {
         None => Ok(MountTree::new(root)),
-        Some(deployment) => MountTree::below(root, &deployment.root)
-            .map_err(|error| system.filesystem.in_image(error)),
+        Some(found) => {
+            MountTree::below(root, &found.root).map_err(|error| system.filesystem.in_image(error))
+        }
     }
 }
 
@@ -69,11 +70,11 @@ impl Builder {
     /// out, and told in the place of its entry.
     pub(super) fn mount_all(&mut self, prefix: &[u8], system: &System) -> Vec<Outcome> {
         let below = |path: &[u8]| [prefix, b"/", path].concat();
-        if system.deployment.is_some()
+        if let Some(whole_at) = system.sub_root.as_ref().and_then(|found| found.whole_at)
             && let Some(root) = self.handle(&system.volume)
-            && let Err(error) = self.tree.mount_same(below(b"sysroot"), "", root)
+            && let Err(error) = self.tree.mount_same(below(whole_at.as_bytes()), "", root)
         {
-            tracing::warn!(%error, "no /sysroot");
+            tracing::warn!(%error, "no /{whole_at}");
         }
         let outcomes = system.planned.iter().map(|planned| {
             let at = below(&planned.entry.at);

@@ -13,7 +13,14 @@ pub(super) struct Mounting {
 
 /// The kinds as `blkid` names them.
 const KINDS: &[(&str, Mounting)] = &[
-    ("btrfs", written("btrfs")),
+    // The top level, below which all subvolumes are, whichever is the default.
+    (
+        "btrfs",
+        Mounting {
+            data: "subvolid=5",
+            ..written("btrfs")
+        },
+    ),
     ("erofs", read("erofs")),
     ("exfat", written("exfat")),
     // The driver of ext4 opens its predecessors, too.

@@ -95,13 +95,9 @@ impl Failures {
     }
 
     fn into_error(self) -> Error {
-        let reason = if self.text.is_empty() {
-            "it takes a microVM, and those are switched off".to_owned()
-        } else {
-            format!(
-                "it takes a microVM, and none can be started ({})",
-                self.text
-            )
+        let reason = match self.text.as_str() {
+            "" => "microVMs are switched off".to_owned(),
+            text => format!("no microVM can be started ({text})"),
         };
         let hint = self
             .hint

@@ -190,3 +190,57 @@ fn same_contents(expected: &Tree, found: &Tree) {
     };
     assert_eq!(list(expected), list(found));
 }
+
+#[test]
+fn a_system_in_subvolumes_of_btrfs() {
+    let Some(appliance) = appliance() else { return };
+    let Some(()) = require_all(&["mkfs.btrfs", "btrfs"]) else {
+        return;
+    };
+    let Some(()) = require_root() else { return };
+    let shop = Workshop::new().unwrap();
+    let image = shop.sparse_file("disk.img", BTRFS.size_bytes).unwrap();
+    make(&BTRFS, &image);
+    let words = ["-o", "loop"].map(Path::new);
+    let mounted = Mount::by("mount", words.into_iter().chain([image.as_path()])).unwrap();
+    for subvolume in ["@", "@home"] {
+        let at = mounted.path().join(subvolume);
+        run(
+            "btrfs",
+            ["subvolume".as_ref(), "create".as_ref(), at.as_os_str()],
+        )
+        .unwrap();
+    }
+    let root = mounted.path().join("@");
+    for dir in ["etc", "usr/lib", "home"] {
+        fs::create_dir_all(root.join(dir)).unwrap();
+    }
+    fs::write(
+        root.join("usr/lib/os-release"),
+        "ID=test\nPRETTY_NAME=Test\n",
+    )
+    .unwrap();
+    symlink("../usr/lib/os-release", root.join("etc/os-release")).unwrap();
+    let uuid = run(
+        "blkid",
+        ["-o", "value", "-s", "UUID"]
+            .map(Path::new)
+            .into_iter()
+            .chain([image.as_path()]),
+    );
+    let uuid = uuid.unwrap();
+    let uuid = uuid.trim();
+    let table =
+        format!("UUID={uuid} / btrfs subvol=/@ 0 0\nUUID={uuid} /home btrfs subvol=/@home 0 0\n");
+    fs::write(root.join("etc/fstab"), table).unwrap();
+    fs::write(mounted.path().join("@home/file"), "of mine").unwrap();
+    mounted.unmount().unwrap();
+
+    let read = |path: &str| diskfs(&appliance, &["cat".as_ref(), &at(&image, path)]);
+    assert_eq!(read("/etc/os-release"), b"ID=test\nPRETTY_NAME=Test\n");
+    assert_eq!(read("/home/file"), b"of mine");
+    diskfs(&appliance, &["rm".as_ref(), &at(&image, "/home/file")]);
+    check("btrfs", &["check"], &image);
+    let listed = diskfs(&appliance, &["ls".as_ref(), &at(&image, "/home")]);
+    assert_eq!(listed, b"");
+}
