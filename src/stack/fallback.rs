@@ -1,7 +1,7 @@
 //! What opens the filesystems that no driver here does.
 
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use diskfs_block::{BlockRead, BlockWrite};
 use diskfs_vfs::{FsRead, FsWrite};
@@ -42,4 +42,59 @@ pub struct Wanted<'a> {
     pub volume: &'a str,
     /// The kind of filesystem, as `blkid` names it: `xfs`.
     pub kind: &'a str,
+}
+
+/// What was opened for reading, kept for who asks next: a fallback takes its time, and whether a system is
+/// on a filesystem, and which is meant, is asked before anybody reads.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Kept(Arc<Mutex<Option<Arc<dyn FsRead>>>>);
+
+impl Kept {
+    /// What is kept, or what `open` opens.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub(super) fn get_or(
+        &self,
+        open: impl FnOnce() -> Result<Arc<dyn FsRead>>,
+    ) -> Result<Arc<dyn FsRead>> {
+        // Locked while it is opened: whoever asks meanwhile wants the same.
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fs) = &*kept {
+            return Ok(Arc::clone(fs));
+        }
+        let fs = open()?;
+        *kept = Some(Arc::clone(&fs));
+        Ok(fs)
+    }
+
+    /// Lets go of it, before it is written beside it.
+    pub(super) fn forget(&self) {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(kept); // Not under the lock: it may be the last one.
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use diskfs_vfs::testing::MemoryFs;
+
+    use super::*;
+
+    #[test]
+    fn it_is_opened_once_until_it_is_forgotten() {
+        let kept = Kept::default();
+        let mut opened = 0;
+        let mut get = |kept: &Kept| {
+            let open = || {
+                opened += 1;
+                Ok(Arc::new(MemoryFs::new()) as Arc<dyn FsRead>)
+            };
+            kept.get_or(open).map(|_| ()).unwrap();
+            opened
+        };
+        assert_eq!((get(&kept), get(&kept.clone())), (1, 1));
+        kept.forget();
+        assert_eq!(get(&kept), 2);
+    }
 }

@@ -11,7 +11,7 @@ use diskfs_volume::lvm::LogicalVolume;
 use super::choose;
 use super::content::{Content, ContentClass};
 use super::driver::{self, WriteOptions};
-use super::fallback::{Fallback, Wanted};
+use super::fallback::{Fallback, Kept, Wanted};
 use super::guest_disk::GuestDisk;
 use super::luks::{self, Detached, Lock};
 use super::lvm::Group;
@@ -36,6 +36,8 @@ pub struct Volume {
     code_page: Option<CodePage>,
     detached_header: Option<Arc<Detached>>,
     fallback: Option<Arc<dyn Fallback>>,
+    /// What that opened.
+    kept: Kept,
 }
 
 impl Volume {
@@ -51,6 +53,7 @@ impl Volume {
             code_page: None,
             detached_header: None,
             fallback: None,
+            kept: Kept::default(),
         }
     }
 
@@ -267,7 +270,7 @@ impl Volume {
         let device = self.device()?;
         let native = driver::open(content, device.clone(), self.code_page.unwrap_or_default());
         let fs = self.or_fallback(content, native, |fallback, wanted| {
-            fallback.open(wanted, device)
+            self.kept.get_or(|| fallback.open(wanted, device))
         })?;
         tracing::info!(volume = self.name, kind = content.kind, "filesystem opened");
         Ok(Filesystem::new(fs, &self.image_path, &self.name))
@@ -285,6 +288,7 @@ impl Volume {
         let code_page = self.code_page.unwrap_or_default();
         let native = driver::open_for_writing(content, device.clone(), *options, code_page);
         let fs = self.or_fallback(content, native, |fallback, wanted| {
+            self.kept.forget();
             fallback.open_for_writing(wanted, device)
         })?;
         tracing::info!(
@@ -322,7 +326,11 @@ impl Volume {
             volume: &self.name,
             kind: content.kind,
         };
-        open(&**fallback, &wanted).map_err(|e| self.in_image(e))
+        let opened = open(&**fallback, &wanted);
+        opened.map_err(|error| match error.kind() {
+            ErrorKind::Unsupported => self.in_image(also(&unsupported, &error)),
+            _ => self.in_image(error),
+        })
     }
 
     fn known_content(&self) -> Result<&Content> {
@@ -339,7 +347,7 @@ impl Volume {
         }
         let reason = match content.class {
             ContentClass::Filesystem => {
-                format!("volume {name} holds {kind}, which is not read yet")
+                format!("volume {name} holds {kind}, which has no driver")
             }
             class => format!("volume {name} holds {kind} ({class}), no filesystem that is read"),
         };
@@ -370,5 +378,15 @@ impl Volume {
 
     pub(super) fn in_image(&self, error: impl Into<Error>) -> Error {
         error.into().in_file(&self.image_path)
+    }
+}
+
+/// Why neither the driver nor what stands in for it opens a filesystem; the latter can be mended.
+fn also(driver: &Error, fallback: &Error) -> Error {
+    let reason = format!("{}; {}", driver.reason(), fallback.reason());
+    let error = Error::new(ErrorKind::Unsupported, reason);
+    match fallback.next_step() {
+        Some(step) => error.with_hint(step),
+        None => error,
     }
 }

@@ -54,12 +54,7 @@ pub(super) fn mount(
     }
     let disk = Arc::new(BlockDevice::writable(device));
     let began = Instant::now();
-    let machine = start::start(options, &disk).map_err(|error| {
-        let (volume, kind) = (wanted.volume, wanted.kind);
-        let reason = format!("volume {volume} holds {kind}: {}", error.reason());
-        let hint = error.next_step().unwrap_or_default().to_owned();
-        Error::new(error.kind(), reason).with_hint(hint)
-    })?;
+    let machine = start::start(options, &disk)?;
     let request = MountRequest {
         read_only: access == Access::ReadOnly,
         options: mounting.data.to_owned(),
