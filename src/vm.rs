@@ -5,7 +5,7 @@
 //! filesystem gets a machine of its own, which sees exactly one disk: the volume, served by this process.
 //! There is no partition, no volume group and no network in it, and no file of the host.
 //!
-//! The machine is started by one of several [`Backend`]s, each tried in turn until one answers in time.
+//! The machine is started by one of several backends ([`Kind`]), each tried in turn until one answers in time.
 //! What they boot is the [`Appliance`].
 
 pub mod appliance;
