@@ -79,7 +79,7 @@ impl Session {
             self.exit_code = error.kind().exit_code();
         }
         let text = match self.output() {
-            Output::Text => format!("diskfs: {}\n", message(&chain(error))),
+            Output::Text => format!("diskfs: {}\n", message(&block::with_reasons(error))),
             Output::Json => format!("{}\n", error_json(self.command, error)),
         };
         let _ = io::stderr().write_all(text.as_bytes()); // Nowhere left to complain.
@@ -208,28 +208,10 @@ pub(crate) fn stdout() -> Result<io::BufWriter<std::fs::File>> {
     ))
 }
 
-/// The error and the reasons below it, on one line.
-pub(crate) fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut below = std::error::Error::source(error);
-    while let Some(source) = below {
-        let reason = match source.downcast_ref::<io::Error>() {
-            Some(host) => block::host_reason(host),
-            None => source.to_string(),
-        };
-        if !text.contains(&reason) {
-            text.push_str(": ");
-            text.push_str(&reason);
-        }
-        below = source.source();
-    }
-    text
-}
-
 fn error_json(command: &str, error: &Error) -> Value {
     let mut fields = Map::new();
     fields.insert("kind".to_owned(), error.kind().name().into());
-    fields.insert("message".to_owned(), chain(error).into());
+    fields.insert("message".to_owned(), block::with_reasons(error).into());
     fields.insert("exit_code".to_owned(), error.kind().exit_code().into());
     if let Some(file) = error.file() {
         put_name(&mut fields, "file", file.as_os_str().as_encoded_bytes());

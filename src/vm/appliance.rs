@@ -17,6 +17,7 @@ mod tools;
 use agent::static_agent;
 pub use build_qemu::{BuildQemu, BuiltQemu};
 pub use build_uml::{BuildUml, Built};
+pub(super) use tools::find_program;
 
 use std::path::{Path, PathBuf};
 

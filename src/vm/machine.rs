@@ -148,9 +148,7 @@ impl Machine {
                 text.push_str(&error.to_string());
             }
             tracing::error!("{text}");
-            for line in process.log() {
-                tracing::info!(target: "diskfs::vm::console", "{line}");
-            }
+            process.tell_log();
             Some(text)
         }
     }
@@ -220,9 +218,7 @@ fn accept(
 /// Why a machine did not answer.
 fn no_answer(process: &Process, deadline: Duration, error: impl std::fmt::Display) -> Error {
     let ended = process.wait(OBITUARY);
-    for line in process.log() {
-        tracing::info!(target: "diskfs::vm::console", "{line}");
-    }
+    process.tell_log();
     let reason = match process.ending().filter(|_| ended) {
         Some(ending) => format!("the kernel did not start: it was {ending}"),
         None => format!("no answer within {} s: {error}", deadline.as_secs_f32()),

@@ -15,6 +15,9 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, p
 use super::confine::Confinement;
 use crate::{Error, Result};
 
+/// What the lines of a machine's console are logged as.
+const CONSOLE: &str = "diskfs::vm::console";
+
 /// How many of the last lines of a machine's console are kept, to say why it ended.
 const LOG_LINES: usize = 40;
 /// How long the rest of what it said is waited for, once it has ended.
@@ -115,8 +118,15 @@ impl Process {
     }
 
     /// The last lines that it said.
-    pub(super) fn log(&self) -> Vec<String> {
+    fn log(&self) -> Vec<String> {
         self.state.lock().log.clone()
+    }
+
+    /// Logs them, for who wants to know why it failed.
+    pub(super) fn tell_log(&self) {
+        for line in self.log() {
+            tracing::info!(target: CONSOLE, "{line}");
+        }
     }
 }
 
@@ -225,7 +235,7 @@ fn keep_log(said: io::PipeReader, state: &State) {
         if text.is_empty() {
             continue;
         }
-        tracing::debug!(target: "diskfs::vm::console", "{text}");
+        tracing::debug!(target: CONSOLE, "{text}");
         let mut inner = state.lock();
         if inner.log.len() >= LOG_LINES {
             inner.log.remove(0);

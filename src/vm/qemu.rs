@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::appliance::{Appliance, QemuFiles};
+use super::appliance::{Appliance, QemuFiles, find_program};
 use super::backend::{Backend, Channel, Prepared};
 use super::confine::Confinement;
 use super::run_dir::RunDir;
@@ -32,7 +32,7 @@ impl Backend for Qemu {
                 "QEMU machines are made for x86-64 only".to_owned(),
             ));
         }
-        let program = in_path(PROGRAM).ok_or_else(|| {
+        let program = find_program(PROGRAM).ok_or_else(|| {
             let hint = "install it (qemu-system-x86 on Debian, qemu-kvm-core on Fedora)";
             unsupported(format!("there is no {PROGRAM}")).with_hint(hint)
         })?;
@@ -138,11 +138,7 @@ impl Ready {
         ];
         let mut read: Vec<PathBuf> = system.map(PathBuf::from).to_vec();
         read.extend(self.files());
-        let mut write = vec![
-            dir.path().to_owned(),
-            "/dev/null".into(),
-            "/proc/self".into(),
-        ];
+        let mut write = vec![dir.path().to_owned(), "/dev/null".into()];
         if self.accelerator == Accelerator::Kvm {
             write.push("/dev/kvm".into());
         }
@@ -157,12 +153,6 @@ impl Ready {
 /// A path in an option of QEMU, where a comma ends a value.
 fn doubled_commas(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
-}
-
-fn in_path(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let mut all = std::env::split_paths(&path).map(|dir| dir.join(program));
-    all.find(|file| file.is_file())
 }
 
 #[cfg(test)]

@@ -16,10 +16,10 @@ use crate::{Error, ErrorKind, Result};
 pub(super) fn start(options: &VmOptions, disk: &Disk) -> Result<Machine> {
     let verdicts = Verdicts::of_this_boot();
     // One that was asked for is tried whatever happened before.
-    let known = (options.choice == Choice::Auto).then_some(&verdicts);
+    let repeats = options.choice != Choice::Auto;
     let mut failures = Failures::default();
     for &kind in candidates(options.choice) {
-        match start_kind(kind, options, disk, &verdicts, known) {
+        match start_kind(kind, options, disk, &verdicts, repeats) {
             Ok(machine) => return Ok(machine),
             Err(error) => failures.add(kind, &error),
         }
@@ -32,22 +32,23 @@ pub(super) fn start(options: &VmOptions, disk: &Disk) -> Result<Machine> {
 /// # Errors
 /// Why it does not answer.
 pub(super) fn start_only(kind: Kind, options: &VmOptions, disk: &Disk) -> Result<Machine> {
-    start_kind(kind, options, disk, &Verdicts::of_this_boot(), None)
+    start_kind(kind, options, disk, &Verdicts::of_this_boot(), true)
 }
 
-/// Starts a machine of that kind, unless it is `known` to fail, and notes how that went.
+/// Starts a machine of that kind, and notes how that went. One that failed before is not tried again unless
+/// it `repeats`.
 fn start_kind(
     kind: Kind,
     options: &VmOptions,
     disk: &Disk,
     verdicts: &Verdicts,
-    known: Option<&Verdicts>,
+    repeats: bool,
 ) -> Result<Machine> {
     let backend = kind.backend();
     let appliance = Appliance::find(options.appliance.as_deref());
     let prepared = backend.prepare(&appliance, options)?;
     let files = prepared.files();
-    if let Some(why) = known.and_then(|known| known.failure(kind, &files)) {
+    if !repeats && let Some(why) = verdicts.failure(kind, &files) {
         let hint = "`diskfs appliance test` tries it again";
         return Err(Error::new(ErrorKind::Unsupported, why).with_hint(hint));
     }

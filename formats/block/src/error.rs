@@ -200,6 +200,24 @@ pub fn host_reason(e: &io::Error) -> String {
     }
 }
 
+/// An error and the reasons below it, on one line. A reason that is told already is not repeated.
+pub fn with_reasons(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut below = error.source();
+    while let Some(source) = below {
+        let reason = match source.downcast_ref::<io::Error>() {
+            Some(host) => host_reason(host),
+            None => source.to_string(),
+        };
+        if !text.contains(&reason) {
+            text.push_str(": ");
+            text.push_str(&reason);
+        }
+        below = source.source();
+    }
+    text
+}
+
 impl From<rustix::io::Errno> for Error {
     fn from(e: rustix::io::Errno) -> Self {
         io::Error::from(e).into()

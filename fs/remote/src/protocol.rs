@@ -55,6 +55,11 @@ pub fn decode<'m, T: serde::Deserialize<'m>>(message: &'m [u8]) -> Checked<T> {
     }
 }
 
+/// Whether bytes can be the whole name of an extended attribute.
+pub fn is_xattr_name(name: &[u8]) -> bool {
+    !name.is_empty() && name.len() <= MAX_XATTR_NAME && !name.contains(&0)
+}
+
 /// Whether bytes can be a file's name within a directory.
 pub fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.len() <= MAX_NAME && !name.contains(&b'/') && !name.contains(&0)

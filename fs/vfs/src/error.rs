@@ -88,6 +88,35 @@ impl ErrorKind {
         }
         .raw_os_error()
     }
+
+    /// The kind that a system call's failure is of: for who shows a filesystem of the kernel's.
+    pub const fn from_errno(errno: rustix::io::Errno) -> Self {
+        use rustix::io::Errno;
+        match errno {
+            Errno::NOENT | Errno::STALE => Self::NotFound,
+            Errno::EXIST => Self::Exists,
+            Errno::NOTDIR => Self::NotADirectory,
+            Errno::ISDIR => Self::IsADirectory,
+            Errno::NOTEMPTY => Self::NotEmpty,
+            Errno::LOOP => Self::TooManyLinks,
+            Errno::NAMETOOLONG => Self::NameTooLong,
+            Errno::ROFS => Self::ReadOnly,
+            // A value that is too large for any room.
+            Errno::NOSPC | Errno::TOOBIG => Self::NoSpace,
+            Errno::DQUOT => Self::QuotaExceeded,
+            Errno::ACCESS => Self::Denied,
+            Errno::PERM => Self::NotPermitted,
+            Errno::MLINK => Self::TooManyNames,
+            Errno::FBIG | Errno::OVERFLOW => Self::FileTooLarge,
+            Errno::NODATA => Self::NoAttribute,
+            Errno::XDEV => Self::CrossesDevices,
+            Errno::BUSY | Errno::TXTBSY => Self::Busy,
+            Errno::INVAL => Self::Invalid,
+            Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS => Self::Unsupported,
+            Errno::UCLEAN | Errno::ILSEQ => Self::Corrupt,
+            _ => Self::Io,
+        }
+    }
 }
 
 /// What went wrong, where, and what to do about it.
@@ -273,6 +302,19 @@ impl std::error::Error for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_program_sees_is_taken_back_for_the_same_kind() {
+        use rustix::io::Errno;
+        for number in 1..134 {
+            let errno = Errno::from_raw_os_error(number);
+            let kind = ErrorKind::from_errno(errno);
+            let seen = Errno::from_raw_os_error(kind.errno());
+            assert_eq!(ErrorKind::from_errno(seen), kind, "{errno}");
+        }
+        assert_eq!(ErrorKind::from_errno(Errno::STALE), ErrorKind::NotFound);
+        assert_eq!(ErrorKind::from_errno(Errno::IO), ErrorKind::Io);
+    }
 
     #[test]
     fn says_what_and_where() {

@@ -1,9 +1,8 @@
 //! What went wrong with the device below: a guest is only told that something did.
 
-use std::error::Error as _;
 use std::sync::{Arc, OnceLock};
 
-use diskfs_block::Error;
+use diskfs_block::{Error, with_reasons};
 
 /// Keeps the first error, and logs them all.
 #[derive(Debug, Default)]
@@ -15,21 +14,9 @@ impl Failures {
     }
 
     pub(super) fn add(&self, operation: &'static str, error: Error) {
-        tracing::error!(operation, "{}", chain(&error));
+        tracing::error!(operation, "{}", with_reasons(&error));
         let _ = self.0.set(Arc::new(error));
     }
-}
-
-/// The error, and the reasons below it.
-fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(reason) = source {
-        text.push_str(": ");
-        text.push_str(&reason.to_string());
-        source = reason.source();
-    }
-    text
 }
 
 #[cfg(test)]
@@ -47,6 +34,6 @@ mod tests {
         failures.add("read", Error::corrupt("two"));
         let first = failures.first().unwrap();
         assert_eq!(first.reason(), "one");
-        assert_eq!(chain(&first), "one: below");
+        assert_eq!(with_reasons(first.as_ref()), "one: below");
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::initramfs::Initramfs;
-use super::tools::run;
+use super::tools::{find_program, run};
 use super::{kernel_source, static_agent};
 use crate::{Error, ErrorKind, Result};
 
@@ -170,16 +170,10 @@ impl Build<'_> {
         let wanted = self.objects.join("wanted.config");
         let archive = format!("{CONFIG}CONFIG_INITRAMFS_SOURCE=\"initramfs.cpio\"\n");
         fs::write(&wanted, archive)?;
-        let config = self.objects.join(".config");
-        let before = fs::read(&config).ok();
         let mut make = self.make();
         make.arg("allnoconfig");
         run(make.arg(format!("KCONFIG_ALLCONFIG={}", wanted.display())))?;
-        let taken = fs::read_to_string(&config)?;
-        if before.as_deref() == Some(taken.as_bytes()) {
-            tracing::debug!("configured as before");
-        }
-        check_config(&taken)
+        check_config(&fs::read_to_string(self.objects.join(".config"))?)
     }
 
     fn compile(&self) -> Result<()> {
@@ -201,12 +195,9 @@ fn check_config(taken: &str) -> Result<()> {
 }
 
 fn check_programs() -> Result<()> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let dirs: Vec<PathBuf> = std::env::split_paths(&path).collect();
-    let is_there = |program: &str| dirs.iter().any(|dir| dir.join(program).is_file());
     let missing: Vec<_> = PROGRAMS
         .iter()
-        .filter(|(program, _)| !is_there(program))
+        .filter(|(program, _)| find_program(program).is_none())
         .collect();
     if missing.is_empty() {
         return Ok(());

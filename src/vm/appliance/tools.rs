@@ -1,8 +1,16 @@
 //! Running other programs.
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::{Error, ErrorKind, Result};
+
+/// The file of a program, as the shell would find it.
+pub(in crate::vm) fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let mut all = std::env::split_paths(&path).map(|dir| dir.join(name));
+    all.find(|file| file.is_file())
+}
 
 /// How much of what a failed program said is told.
 const SAID_LINES: usize = 12;

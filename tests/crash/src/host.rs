@@ -169,25 +169,9 @@ fn number_of(file: BorrowedFd<'_>) -> Result<InodeNumber> {
 
 fn error(errno: Errno) -> Error {
     let kind = match errno {
-        Errno::NOENT | Errno::STALE => ErrorKind::NotFound,
-        Errno::EXIST => ErrorKind::Exists,
-        Errno::NOTDIR => ErrorKind::NotADirectory,
-        Errno::ISDIR => ErrorKind::IsADirectory,
-        Errno::NOTEMPTY => ErrorKind::NotEmpty,
-        Errno::LOOP => ErrorKind::TooManyLinks,
-        Errno::NAMETOOLONG => ErrorKind::NameTooLong,
-        Errno::ROFS => ErrorKind::ReadOnly,
-        Errno::NOSPC => ErrorKind::NoSpace,
-        Errno::DQUOT => ErrorKind::QuotaExceeded,
-        Errno::ACCESS => ErrorKind::Denied,
-        Errno::PERM => ErrorKind::NotPermitted,
-        Errno::MLINK => ErrorKind::TooManyNames,
-        Errno::FBIG => ErrorKind::FileTooLarge,
-        Errno::NODATA => ErrorKind::NoAttribute,
-        Errno::INVAL | Errno::NXIO => ErrorKind::Invalid,
-        Errno::OPNOTSUPP => ErrorKind::Unsupported,
-        Errno::UCLEAN => ErrorKind::Corrupt,
-        _ => ErrorKind::Io,
+        // What seeking past the end answers, and opening what has no contents.
+        Errno::NXIO => ErrorKind::Invalid,
+        errno => ErrorKind::from_errno(errno),
     };
     Error::new(kind, format!("the kernel says {errno}"))
 }

@@ -5,7 +5,7 @@ use diskfs_vfs::{Error, ErrorKind, InodeNumber, Metadata, Result};
 use super::connection::{Answer, Call, MISMATCH, done};
 use super::holds::Tell;
 use super::remote::Remote;
-use crate::protocol::{Checked, Operation, Removed, Reply, Request};
+use crate::protocol::{Checked, Operation, Removed, Reply, Request, is_name};
 
 impl Remote {
     pub(super) fn request<'c>(&self, operation: Operation<'c>) -> Request<'c> {
@@ -130,7 +130,7 @@ pub(super) fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > crate::protocol::MAX_NAME {
         return Err(ErrorKind::NameTooLong.into());
     }
-    if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
+    if !is_name(name) {
         return Err(Error::new(ErrorKind::Invalid, "no file can have this name"));
     }
     Ok(())

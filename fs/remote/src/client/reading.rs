@@ -10,7 +10,7 @@ use super::connection::MISMATCH;
 use super::listing::Listing;
 use super::remote::Remote;
 use crate::protocol::{
-    MAX_BULK, MAX_EXTENTS, MAX_TARGET, MAX_XATTR, MAX_XATTR_NAME, Operation, Reply, Violation,
+    MAX_BULK, MAX_EXTENTS, MAX_TARGET, MAX_XATTR, Operation, Reply, Violation, is_xattr_name,
 };
 
 /// A file never has more extents than this: XFS, with the widest counter, has 2^47, of which nobody
@@ -82,7 +82,7 @@ impl FsRead for Remote {
     }
 
     fn xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        if name.is_empty() || name.len() > MAX_XATTR_NAME || name.contains(&0) {
+        if !is_xattr_name(name) {
             return Ok(None);
         }
         let mut value = vec![0; MAX_XATTR];
@@ -110,9 +110,7 @@ impl FsRead for Remote {
             let names = answer.bulk.split_inclusive(|&byte| byte == 0);
             names
                 .map(|name| match name.strip_suffix(b"\0") {
-                    Some(name) if !name.is_empty() && name.len() <= MAX_XATTR_NAME => {
-                        Ok(name.to_vec())
-                    }
+                    Some(name) if is_xattr_name(name) => Ok(name.to_vec()),
                     _ => Err(Violation("the name of an extended attribute is none")),
                 })
                 .collect()

@@ -10,7 +10,7 @@ use super::connection::{MISMATCH, done};
 use super::holds::Tell;
 use super::remote::Remote;
 use crate::protocol::{
-    MAX_BULK, MAX_TARGET, MAX_XATTR, MAX_XATTR_NAME, Operation, Reply, Violation,
+    MAX_BULK, MAX_TARGET, MAX_XATTR, Operation, Reply, Violation, is_xattr_name,
 };
 
 impl FsWrite for Remote {
@@ -279,7 +279,7 @@ impl Remote {
 }
 
 fn check_xattr_name(name: &[u8]) -> Result<()> {
-    if name.is_empty() || name.len() > MAX_XATTR_NAME || name.contains(&0) {
+    if !is_xattr_name(name) {
         return Err(ErrorKind::Invalid.into());
     }
     Ok(())

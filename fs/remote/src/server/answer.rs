@@ -6,8 +6,8 @@ use diskfs_vfs::{Error, ErrorKind, InodeNumber, Metadata, NewKind, Result, SetMe
 
 use crate::protocol::{
     Attributes, Entry, Extent, Failure, Frame, Head, Kind, MAX_BULK, MAX_EXTENTS, MAX_LIST,
-    MAX_TARGET, MAX_XATTR, MAX_XATTR_NAME, MountRequest, Mounted, Operation, Removed, Reply,
-    Request, is_name,
+    MAX_TARGET, MAX_XATTR, MountRequest, Mounted, Operation, Removed, Reply, Request, is_name,
+    is_xattr_name,
 };
 
 use super::filesystems::{Filesystems, MountedFs};
@@ -404,7 +404,7 @@ fn check_kind(kind: Kind<'_>) -> Result<()> {
 }
 
 fn xattr_name(name: &[u8]) -> Result<&[u8]> {
-    if name.is_empty() || name.len() > MAX_XATTR_NAME || name.contains(&0) {
+    if !is_xattr_name(name) {
         return Err(ErrorKind::Invalid.into());
     }
     Ok(name)
