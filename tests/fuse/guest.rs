@@ -124,7 +124,7 @@ fn what_is_written_is_where_the_guest_finds_it() {
         ];
         run("mount", &words);
         let found = fs::read_to_string(at.join(path));
-        run("umount", &[at.as_os_str()]);
+        diskfs_fixtures::unmount(&at).unwrap();
         assert_eq!(found.unwrap(), expected, "{path}");
     }
     // e2fsck of one that is a file by itself.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use diskfs::guest;
 use diskfs::{Disk, OpenOptions};
-use diskfs_fixtures::{image, require_root, run};
+use diskfs_fixtures::{image, require_root, run, unmount};
 
 const MIB: u64 = 1 << 20;
 
@@ -34,7 +34,7 @@ impl Mounts {
 impl Drop for Mounts {
     fn drop(&mut self) {
         for at in self.mounted.iter().rev() {
-            let _ = run("umount", [at]);
+            let _ = unmount(at);
         }
     }
 }

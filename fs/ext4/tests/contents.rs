@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{have, mke2fs, open, run};
+use common::{have, mke2fs, open};
 use diskfs_block::File;
 use diskfs_ext4::{WritableExt4, WriteOptions};
 use diskfs_vfs::{
@@ -348,7 +348,7 @@ fn compare_with_kernel(what: &str, dir: &Path, image: &Path, models: &[Vec<u8>])
     let read: Vec<_> = (0..models.len())
         .map(|file| fs::read(mount.join(file.to_string())))
         .collect();
-    run("umount", &[mount.to_str().unwrap()]);
+    diskfs_fixtures::unmount(&mount).unwrap();
     for (read, model) in read.into_iter().zip(models) {
         let read = read.unwrap();
         assert!(read == *model, "{what}: {}", first_difference(&read, model));

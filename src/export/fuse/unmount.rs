@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::device::{self, Laziness};
 use super::mount_table::{KIND, MountEntry, lossy, mounts};
@@ -14,6 +15,10 @@ use crate::{Error, ErrorKind, Result};
 /// How long an unmount waits for the server to end. What it has to do then takes milliseconds, but
 /// for what was written just before, which may be gigabytes on a slow disk.
 const SERVER_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// How long a mount may be in use before that is an error. A program that was just started holds the
+/// open files of the one that starts it until it runs, and desktops look into what is new.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How many of those who use a mount are named.
 const MOST_USERS_NAMED: usize = 5;
@@ -36,7 +41,7 @@ pub enum Unmounted {
 pub fn unmount(mountpoint: &Path, laziness: Laziness) -> Result<Unmounted> {
     let mount = find(mountpoint).map_err(|error| error.in_file(mountpoint))?;
     let watch = Watch::begin(mount.id);
-    device::unmount(&mount.mountpoint, laziness).map_err(|error| {
+    with_patience(|| device::unmount(&mount.mountpoint, laziness)).map_err(|error| {
         let error = match error.kind() {
             ErrorKind::Locked => name_users(&mount.mountpoint),
             _ => error,
@@ -52,6 +57,19 @@ pub fn unmount(mountpoint: &Path, laziness: Laziness) -> Result<Unmounted> {
         Ended::Yes => Ok(Unmounted::Completely),
         Ended::No => Ok(Unmounted::ServerMayRun),
         Ended::Badly(reason) => Err(not_durable(&reason).in_file(mountpoint)),
+    }
+}
+
+/// Tries again while the mount is in use, for a moment.
+fn with_patience(unmount: impl Fn() -> Result<()>) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match unmount() {
+            Err(error) if error.kind() == ErrorKind::Locked && Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(20));
+            }
+            ended => return ended,
+        }
     }
 }
 

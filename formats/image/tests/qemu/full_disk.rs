@@ -28,7 +28,8 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        try_run(Path::new("/"), "umount", &[self.path().to_str().unwrap()]);
+        let ended = diskfs_fixtures::unmount(self.path());
+        assert!(ended.is_ok() || std::thread::panicking(), "{ended:?}");
     }
 }
 

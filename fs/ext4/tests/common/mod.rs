@@ -165,8 +165,8 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let ended = Command::new("umount").arg(self.at.path()).status();
-        assert!(ended.is_ok_and(|status| status.success()) || std::thread::panicking());
+        let ended = diskfs_fixtures::unmount(self.at.path());
+        assert!(ended.is_ok() || std::thread::panicking(), "{ended:?}");
     }
 }
 
