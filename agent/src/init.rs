@@ -6,6 +6,8 @@ mod port;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::thread;
+use std::time::Duration;
 
 use diskfs_remote::server::{Ending, serve};
 use rustix::mount::{MountFlags, mount};
@@ -13,8 +15,10 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::system::{RebootCommand, reboot};
 
 use crate::LinuxMachine;
-use crate::kernel_calls::reap_orphans;
 use command_line::CommandLine;
+
+/// How long the host may take to hear the last answer.
+const LAST_ANSWER: Duration = Duration::from_secs(2);
 
 /// As many files as the kernel lets a process open.
 const MAX_FILES: u64 = 1 << 20;
@@ -37,8 +41,11 @@ fn serve_host() -> io::Result<()> {
     let command_line = CommandLine::read();
     let port = port::open(command_line.port.as_deref())?;
     let ending = serve(port.try_clone()?, port, &LinuxMachine::default())?;
-    if ending == Ending::Lost {
-        log("the host is gone");
+    match ending {
+        Ending::Lost => log("the host is gone"),
+        // What was answered last is still on its way, and would be lost with the machine. Whoever has got
+        // it ends the machine; nothing is mounted any more.
+        Ending::ShutDown => thread::sleep(LAST_ANSWER),
     }
     Ok(())
 }
@@ -66,7 +73,6 @@ fn prepare() {
             log(&format!("{target} can't be mounted: {errno}"));
         }
     }
-    reap_orphans();
     let limit = Rlimit {
         current: Some(MAX_FILES),
         maximum: Some(MAX_FILES),

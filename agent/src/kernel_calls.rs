@@ -3,8 +3,18 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::mem::{offset_of, size_of};
+use std::mem::{MaybeUninit, offset_of, size_of};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+use rustix::fs::{Gid, Mode, Uid};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, chdir, chroot, fchdir, setrlimit, setsid, umask,
+};
+use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 
 /// The longest handle there is: `MAX_HANDLE_SZ`.
 const MAX_HANDLE_BYTES: usize = 128;
@@ -118,12 +128,85 @@ pub(crate) fn set_file_ids(uid: u32, gid: u32) {
     }
 }
 
-/// Children that nobody waits for leave nothing behind.
-pub(crate) fn reap_orphans() {
-    // SAFETY: no handler is installed.
+/// What a new process becomes before it runs its program.
+#[derive(Debug)]
+pub(crate) struct Become {
+    /// Its root directory.
+    pub(crate) root: OwnedFd,
+    /// Its working directory below that.
+    pub(crate) directory: PathBuf,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) groups: Vec<u32>,
+}
+
+/// How many files a program may open: what distributions give to a session.
+const PROGRAM_FILES: Rlimit = Rlimit {
+    current: Some(1024),
+    maximum: Some(1 << 19),
+};
+
+/// Has `command` become that before it runs its program: the leader of a session, in a tree of its own.
+pub(crate) fn become_before_exec(command: &mut Command, become_it: Become) {
+    let groups: Vec<_> = become_it
+        .groups
+        .iter()
+        .map(|&id| Gid::from_raw(id))
+        .collect();
+    let directory = std::ffi::CString::new(become_it.directory.as_os_str().as_bytes());
+    let directory = directory.unwrap_or_default(); // It has no NUL.
+    let (root, uid, gid) = (become_it.root, become_it.uid, become_it.gid);
+    let run = move || -> io::Result<()> {
+        setsid()?;
+        setrlimit(Resource::Nofile, PROGRAM_FILES)?;
+        umask(Mode::from_raw_mode(0o022));
+        fchdir(&root)?;
+        chroot(c".")?;
+        chdir(directory.as_c_str())?;
+        set_thread_groups(&groups)?;
+        set_thread_gid(Gid::from_raw(gid))?;
+        set_thread_uid(Uid::from_raw(uid))?;
+        Ok(())
+    };
+    // SAFETY: between fork and exec of a process with several threads only what is safe in a signal handler
+    // may be done: another thread may have held the allocator's lock. All that `run` needs is there, and it
+    // makes system calls only.
     unsafe {
-        libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+        command.pre_exec(run);
     }
+}
+
+/// A child that has ended, whom somebody has to wait for; waits for one. It is not waited for by this.
+pub(crate) fn ended_child() -> io::Result<Pid> {
+    let mut told = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let options = libc::WEXITED | libc::WNOWAIT;
+    // SAFETY: it writes a `siginfo_t`, for which there is room.
+    if unsafe { libc::waitid(libc::P_ALL, 0, told.as_mut_ptr(), options) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: all zeroes is a value, too; and `waitid` has told of a child, which has a number.
+    let pid = unsafe { told.assume_init().si_pid() };
+    Pid::from_raw(pid).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// Kills every process but this one, which must be PID 1.
+pub(crate) fn kill_all() {
+    if rustix::process::getpid().is_init() {
+        // SAFETY: it touches no memory.
+        unsafe {
+            libc::kill(-1, libc::SIGKILL);
+        }
+    }
+}
+
+/// The signal of this number.
+pub(crate) fn signal(number: i32) -> Option<Signal> {
+    if !(1..=64).contains(&number) {
+        return None;
+    }
+    // SAFETY: it is only sent. The numbers between the named ones and the real-time ones, which the C
+    // library keeps for itself, mean nothing to this process, which installs no handler.
+    Some(unsafe { Signal::from_raw_unchecked(number) })
 }
 
 /// How many extents are asked for at once.

@@ -33,6 +33,7 @@ type End = Box<dyn FnOnce() -> Result<()> + Send>;
 /// A mounted filesystem. It needs root's capabilities, and `/proc`.
 pub struct KernelFs {
     kind: String,
+    mounted_at: String,
     /// Nothing of it is open when it is closed: it could not be unmounted.
     state: RwLock<Option<State>>,
     end: Mutex<Option<End>>,
@@ -77,6 +78,7 @@ impl KernelFs {
         let inodes = Inodes::new(kept, root)?;
         Ok(Self {
             kind: kind.into(),
+            mounted_at: path.into(),
             state: RwLock::new(Some(State { mount, inodes })),
             end: Mutex::new(Some(Box::new(end))),
         })

@@ -17,6 +17,7 @@ pub mod init;
 mod kernel_calls;
 mod kernel_fs;
 mod machine;
+mod programs;
 
 pub use kernel_fs::{Kept, KernelFs};
 pub use machine::{DirectoryMachine, LinuxMachine};

@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use diskfs_remote::server::{About, Machine, MountRequest, Served};
+use diskfs_remote::server::{About, Location, Machine, MountRequest, Program, Running, Served};
 use diskfs_vfs::{Error, ErrorKind, Result};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::kernel_fs::{Kept, KernelFs};
+use crate::programs::Programs;
 
 /// How long a device may take to appear.
 const DEVICE_DEADLINE: Duration = Duration::from_secs(5);
@@ -46,6 +47,7 @@ fn kept(kind: &str) -> Kept {
 #[derive(Debug, Default)]
 pub struct LinuxMachine {
     mounted: AtomicU32,
+    programs: Arc<Programs>,
 }
 
 impl Machine for LinuxMachine {
@@ -72,13 +74,25 @@ impl Machine for LinuxMachine {
             unmount(&target, UnmountFlags::empty()).ok();
         })?;
         let unmount_it = {
-            let target = target.clone();
-            move || end(&target, &device)
+            let (target, programs) = (target.clone(), Arc::clone(&self.programs));
+            move || end(&target, &device, &programs)
         };
         let fs = KernelFs::new(&target, &request.kind, kept(&request.kind), unmount_it);
         Ok(Arc::new(fs.inspect_err(|_| {
             unmount(&target, UnmountFlags::empty()).ok();
         })?))
+    }
+
+    fn bind(&self, from: &Location<'_>, to: &Location<'_>) -> Result<()> {
+        self.programs.bind(from, to)
+    }
+
+    fn start(&self, root: &Location<'_>, program: &Program) -> Result<Arc<dyn Running>> {
+        self.programs.start(root, program)
+    }
+
+    fn end_programs(&self) {
+        self.programs.end_all();
     }
 }
 
@@ -111,11 +125,18 @@ fn refused(request: &MountRequest, errno: rustix::io::Errno) -> Error {
 }
 
 /// Unmounts, and lets the device write what it keeps.
-fn end(target: &str, device: &Path) -> Result<()> {
+fn end(target: &str, device: &Path, programs: &Programs) -> Result<()> {
     let failed = |reason: &'static str| {
         move |errno: rustix::io::Errno| Error::new(ErrorKind::Io, format!("{reason}: {errno}"))
     };
-    unmount(target, UnmountFlags::empty()).map_err(failed("unmounting failed"))?;
+    match unmount(target, UnmountFlags::empty()) {
+        // Something that a program mounted there, which nobody uses any more.
+        Err(rustix::io::Errno::BUSY) if programs.are_over() => {
+            unmount(target, UnmountFlags::DETACH)
+        }
+        unmounted => unmounted,
+    }
+    .map_err(failed("unmounting failed"))?;
     let device = fs::File::open(device)
         .map_err(|error| Error::new(ErrorKind::Io, "the device is gone").with_source(error))?;
     rustix::fs::fsync(&device).map_err(failed("the device can't be flushed"))
@@ -162,6 +183,7 @@ fn by_serial(serial: &str) -> Option<PathBuf> {
 #[derive(Debug)]
 pub struct DirectoryMachine {
     directory: String,
+    programs: Programs,
 }
 
 impl DirectoryMachine {
@@ -169,6 +191,7 @@ impl DirectoryMachine {
     pub fn new(directory: impl Into<String>) -> Self {
         Self {
             directory: directory.into(),
+            programs: Programs::default(),
         }
     }
 }
@@ -182,5 +205,17 @@ impl Machine for DirectoryMachine {
         let kind = &request.kind;
         let fs = KernelFs::new(&self.directory, kind, kept(kind), || Ok(()))?;
         Ok(Arc::new(fs))
+    }
+
+    fn bind(&self, from: &Location<'_>, to: &Location<'_>) -> Result<()> {
+        self.programs.bind(from, to)
+    }
+
+    fn start(&self, root: &Location<'_>, program: &Program) -> Result<Arc<dyn Running>> {
+        self.programs.start(root, program)
+    }
+
+    fn end_programs(&self) {
+        self.programs.end_all();
     }
 }

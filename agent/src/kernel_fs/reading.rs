@@ -142,6 +142,10 @@ impl FsRead for KernelFs {
 }
 
 impl Served for KernelFs {
+    fn mounted_at(&self) -> Option<&str> {
+        Some(&self.mounted_at)
+    }
+
     fn find(&self, dir: InodeNumber, name: &[u8]) -> Result<Metadata> {
         let open = self.open();
         let inodes = open.inodes()?;

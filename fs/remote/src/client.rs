@@ -6,6 +6,7 @@ mod connection;
 mod handshake;
 mod holds;
 mod listing;
+mod programs;
 mod reading;
 mod remote;
 mod writing;
@@ -20,7 +21,8 @@ use diskfs_vfs::{Metadata, Result};
 use crate::protocol::{Mounted, Reply, Request};
 use connection::{Call, Connection};
 
-pub use crate::protocol::{About, MountRequest};
+pub use crate::protocol::{About, Ended, MountRequest, Place, Program, Stream, User};
+pub use programs::{Happened, Running};
 pub use remote::Remote;
 
 /// A connection with an agent, from any number of threads at once.

@@ -11,6 +11,7 @@ mod failure;
 mod frame;
 mod hello;
 mod limits;
+mod programs;
 mod requests;
 
 pub use answers::{Entry, Extent, Mounted, Removed, Reply, take_entry};
@@ -19,9 +20,10 @@ pub use failure::Failure;
 pub use frame::{Frame, FrameReader, Head, write_frame};
 pub use hello::{About, Hello};
 pub use limits::{
-    MAX_BULK, MAX_EXTENTS, MAX_FRAME, MAX_LIST, MAX_MESSAGE, MAX_NAME, MAX_REASON, MAX_TARGET,
-    MAX_XATTR, MAX_XATTR_NAME,
+    MAX_BULK, MAX_EXTENTS, MAX_FRAME, MAX_LIST, MAX_MESSAGE, MAX_NAME, MAX_OUTPUT, MAX_PROGRAMS,
+    MAX_REASON, MAX_TARGET, MAX_XATTR, MAX_XATTR_NAME,
 };
+pub use programs::{Ended, Place, Program, Stream, User, is_signal};
 pub use requests::{
     Allocation, Kind, MountRequest, NewFile, Operation, Renaming, Request, Setting, Syncing,
 };

@@ -3,8 +3,10 @@
 mod answer;
 mod filesystems;
 mod machine;
+mod programs;
 mod work;
 
-pub use crate::protocol::{About, MountRequest};
-pub use machine::{Listed, ListedEntries, Machine, Served};
+pub use crate::protocol::{About, Ended, MountRequest, Program, Stream, User};
+pub use machine::{Listed, ListedEntries, Location, Machine, Served};
+pub use programs::{Happened, Running};
 pub use work::{Ending, serve};

@@ -83,6 +83,11 @@ impl Remote {
         self
     }
 
+    /// Takes note that it was unmounted by [`Client::shut_down`](super::Client::shut_down).
+    pub fn was_unmounted(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+    }
+
     fn then(&self) -> std::sync::MutexGuard<'_, Option<Then>> {
         self.then.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::attributes::Attributes;
 use super::failure::Failure;
 use super::limits::MAX_REASON;
+use super::programs::{Ended, Stream};
 use super::{Checked, Violation};
 
 /// What the agent answers. Which variant belongs to which request stands at
@@ -52,6 +53,18 @@ pub enum Reply<'a> {
         /// What it replaced, or changed names with.
         replaced: Option<Removed>,
     },
+    /// A program runs.
+    Started {
+        /// Its number.
+        program: u32,
+    },
+    /// The bytes behind the message are what a program wrote.
+    Output {
+        /// Where to.
+        stream: Stream,
+    },
+    /// A program has ended, and all that it wrote was told.
+    Ended(Ended),
 }
 
 /// A file that lost a name.

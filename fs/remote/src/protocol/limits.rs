@@ -31,5 +31,12 @@ pub const MAX_LIST: usize = 128 << 10;
 /// The extents of a file in one answer. Each takes up to 26 bytes.
 pub const MAX_EXTENTS: usize = 1024;
 
+/// What is taken of a program's output at once.
+pub const MAX_OUTPUT: usize = 256 << 10;
+
+/// How many programs may run at once. Two requests of each may wait for it for as long as it likes, and
+/// those of filesystems must go on beside them.
+pub const MAX_PROGRAMS: usize = 16;
+
 /// A text that explains something.
 pub const MAX_REASON: usize = 1024;

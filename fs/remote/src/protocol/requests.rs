@@ -4,6 +4,7 @@ use diskfs_vfs::{Device, Fallocate, NewAttributes, NewKind, RenameMode, SetXattr
 use serde::{Deserialize, Serialize};
 
 use super::attributes::Change;
+use super::programs::{Place, Program};
 
 /// What is to be mounted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,8 +31,7 @@ impl MountRequest {
     }
 }
 
-/// What the host asks. Variants are added at the end: the numbers are the protocol's. (Programs that
-/// run there, and tools, will be two more, with operations of their own.)
+/// What the host asks. Variants are added at the end: the numbers are the protocol's.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Request<'a> {
     /// Mounts; answered with [`Mounted`](super::Reply::Mounted).
@@ -50,6 +50,39 @@ pub enum Request<'a> {
         /// The call.
         #[serde(borrow)]
         operation: Operation<'a>,
+    },
+    /// Shows a directory at a second place, until everything is unmounted.
+    Bind {
+        /// The directory.
+        from: Place,
+        /// Where it is shown, too.
+        to: Place,
+    },
+    /// Starts a program whose root directory this is; answered with
+    /// [`Started`](super::Reply::Started).
+    Start {
+        /// The root. `/proc` and what else programs count on is mounted below it.
+        root: Place,
+        /// The program.
+        program: Program,
+    },
+    /// Hands the bytes behind the message to a program's standard input, and waits until it takes some
+    /// of them; without any, closes it.
+    Input {
+        /// The program's number.
+        program: u32,
+    },
+    /// Waits until a program has written something or has ended; that it did is told once.
+    Output {
+        /// The program's number.
+        program: u32,
+    },
+    /// Sends a signal to a program and what it started.
+    Signal {
+        /// The program's number.
+        program: u32,
+        /// The signal's number.
+        signal: i32,
     },
 }
 

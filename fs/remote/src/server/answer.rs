@@ -6,12 +6,13 @@ use diskfs_vfs::{Error, ErrorKind, InodeNumber, Metadata, NewKind, Result, SetMe
 
 use crate::protocol::{
     Attributes, Entry, Extent, Failure, Frame, Head, Kind, MAX_BULK, MAX_EXTENTS, MAX_LIST,
-    MAX_TARGET, MAX_XATTR, MountRequest, Mounted, Operation, Removed, Reply, Request, is_name,
-    is_xattr_name,
+    MAX_OUTPUT, MAX_TARGET, MAX_XATTR, MountRequest, Mounted, Operation, Place, Program, Removed,
+    Reply, Request, is_name, is_signal, is_xattr_name,
 };
 
 use super::filesystems::{Filesystems, MountedFs};
-use super::machine::{Machine, Served};
+use super::machine::{Location, Machine, Served};
+use super::programs::{Happened, Programs};
 
 /// What a thread keeps between requests.
 #[derive(Debug, Default)]
@@ -31,9 +32,15 @@ pub(super) struct Answer<'s> {
     pub(super) bulk: &'s [u8],
 }
 
+/// What requests are about.
+pub(super) struct State<'m> {
+    pub(super) machine: &'m dyn Machine,
+    pub(super) filesystems: Filesystems,
+    pub(super) programs: Programs,
+}
+
 pub(super) fn answer<'s>(
-    machine: &dyn Machine,
-    filesystems: &Filesystems,
+    state: &State<'_>,
     head: &Head,
     request: Request<'_>,
     scratch: &'s mut Scratch,
@@ -43,22 +50,7 @@ pub(super) fn answer<'s>(
     } = scratch;
     let data = bulk.get(..head.bulk_len).unwrap_or_default();
     let mut out = Out { bytes: out, len: 0 };
-    let done = match request {
-        Request::Mount(request) => mount(machine, filesystems, &request),
-        Request::Unmount { filesystem } => filesystems.unmount(filesystem).map(|()| Reply::Done),
-        Request::ShutDown => filesystems.unmount_all().map(|()| Reply::Done),
-        Request::In {
-            filesystem,
-            operation,
-        } => filesystems.get(filesystem).and_then(|mounted| {
-            let open = mounted.open();
-            let call = Call {
-                mounted: &mounted,
-                fs: open.fs()?,
-            };
-            call.operate(&operation, data, &mut out)
-        }),
-    };
+    let done = state.act(request, data, &mut out);
     let len = if done.is_ok() { out.len } else { 0 };
     let error;
     let reply = match done {
@@ -79,6 +71,110 @@ pub(super) fn answer<'s>(
         frame: frame.bytes(),
         bulk: out.bytes.get(..len).unwrap_or_default(),
     }
+}
+
+impl State<'_> {
+    fn act(&self, request: Request<'_>, data: &[u8], out: &mut Out<'_>) -> Result<Reply<'static>> {
+        let done = |()| Reply::Done;
+        match request {
+            Request::Mount(request) => mount(self.machine, &self.filesystems, &request),
+            Request::Unmount { filesystem } => self.filesystems.unmount(filesystem).map(done),
+            Request::ShutDown => {
+                self.machine.end_programs();
+                self.filesystems.unmount_all().map(done)
+            }
+            Request::In {
+                filesystem,
+                operation,
+            } => {
+                let mounted = self.filesystems.get(filesystem)?;
+                let open = mounted.open();
+                let call = Call {
+                    mounted: &mounted,
+                    fs: open.fs()?,
+                };
+                call.operate(&operation, data, out)
+            }
+            Request::Bind { from, to } => self
+                .at(&from, |from| {
+                    self.at(&to, |to| self.machine.bind(&from, &to))
+                })
+                .map(done),
+            Request::Start { root, program } => {
+                check_program(&program)?;
+                let start = || self.at(&root, |root| self.machine.start(&root, &program));
+                let program = self.programs.add(start)?;
+                Ok(Reply::Started { program })
+            }
+            Request::Input { program } => {
+                let running = self.programs.get(program)?;
+                if data.is_empty() {
+                    return running.close_input().map(done);
+                }
+                let len = u32::try_from(running.input(data)?).unwrap_or(u32::MAX);
+                Ok(Reply::Written { len })
+            }
+            Request::Output { program } => self.output(program, out),
+            Request::Signal { program, signal } => {
+                if !is_signal(signal) {
+                    return Err(ErrorKind::Invalid.into());
+                }
+                self.programs.get(program)?.signal(signal).map(done)
+            }
+        }
+    }
+
+    /// Calls `then` with a place as the machine knows it. The filesystem is not unmounted meanwhile.
+    fn at<T>(&self, place: &Place, then: impl FnOnce(Location<'_>) -> Result<T>) -> Result<T> {
+        let mounted = self.filesystems.get(place.filesystem)?;
+        let open = mounted.open();
+        let mounted_at = open.fs()?.mounted_at().ok_or_else(|| {
+            Error::new(ErrorKind::Unsupported, "the filesystem is mounted nowhere")
+        })?;
+        if place.path.contains(&0) || place.root.contains(&0) {
+            return Err(ErrorKind::Invalid.into());
+        }
+        then(Location {
+            mounted_at,
+            root: &place.root,
+            path: &place.path,
+        })
+    }
+
+    fn output(&self, program: u32, out: &mut Out<'_>) -> Result<Reply<'static>> {
+        let running = self.programs.get(program)?;
+        let mut happened = None;
+        out.fill(MAX_OUTPUT, |room| {
+            let what = running.output(room)?;
+            happened = Some(what);
+            Ok(match what {
+                Happened::Wrote(_, len) => len,
+                Happened::Ended(_) => 0,
+            })
+        })?;
+        match happened {
+            Some(Happened::Wrote(stream, _)) => Ok(Reply::Output { stream }),
+            Some(Happened::Ended(ended)) => {
+                self.programs.forget(program);
+                Ok(Reply::Ended(ended))
+            }
+            None => Err(ErrorKind::Io.into()),
+        }
+    }
+}
+
+/// What no program can be given.
+fn check_program(program: &Program) -> Result<()> {
+    let is_bad = |word: &Vec<u8>| word.contains(&0);
+    let mut words = program.words.iter().chain(&program.environment);
+    let named = program.words.first().is_some_and(|name| !name.is_empty());
+    if !named || words.any(is_bad) || program.directory.contains(&0) {
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            "no program can be started so",
+        ));
+    }
+    Ok(())
 }
 
 fn mount(

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use diskfs_vfs::{DirEntry, FsWrite, InodeNumber, Metadata, NewAttributes, NewKind, Result};
+use diskfs_vfs::{
+    DirEntry, Error, ErrorKind, FsWrite, InodeNumber, Metadata, NewAttributes, NewKind, Result,
+};
 
-use crate::protocol::{About, MountRequest};
+use super::programs::Running;
+use crate::protocol::{About, MountRequest, Program};
 
 /// Who mounts filesystems.
 pub trait Machine: Sync {
@@ -22,6 +25,42 @@ pub trait Machine: Sync {
     /// `NotFound` without such a device; `Unsupported` for a kind that it doesn't know; what else
     /// mounting meets.
     fn mount(&self, request: &MountRequest) -> Result<Arc<dyn Served>>;
+
+    /// Shows a directory at a second place.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotADirectory`; `Unsupported` by a machine that has no places.
+    fn bind(&self, _from: &Location<'_>, _to: &Location<'_>) -> Result<()> {
+        Err(no_programs())
+    }
+
+    /// Starts a program with this root directory.
+    ///
+    /// # Errors
+    /// `NotFound` without the program, `Denied` when it is none, `Unsupported` when it is one of
+    /// another architecture, or by a machine that runs none.
+    fn start(&self, _root: &Location<'_>, _program: &Program) -> Result<Arc<dyn Running>> {
+        Err(no_programs())
+    }
+
+    /// Ends all programs and starts no more, so that the filesystems can be unmounted; what was
+    /// [bound](Self::bind) is gone, too.
+    fn end_programs(&self) {}
+}
+
+fn no_programs() -> Error {
+    Error::new(ErrorKind::Unsupported, "this machine runs no programs")
+}
+
+/// A directory of a filesystem that a machine has mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Location<'a> {
+    /// Where the filesystem is mounted.
+    pub mounted_at: &'a str,
+    /// The directory of it that is a system's root.
+    pub root: &'a [u8],
+    /// The path below that, which symlinks don't leave.
+    pub path: &'a [u8],
 }
 
 /// An entry of a directory, with its metadata if that could be had.
@@ -32,6 +71,11 @@ pub type ListedEntries<'a> = Box<dyn Iterator<Item = Result<Listed>> + Send + 'a
 
 /// A filesystem that is served. What a request asks for in one go may be done in one go.
 pub trait Served: FsWrite {
+    /// Where its machine has it mounted, if it is anywhere.
+    fn mounted_at(&self) -> Option<&str> {
+        None
+    }
+
     /// [`lookup`](diskfs_vfs::FsRead::lookup) with the metadata.
     ///
     /// # Errors

@@ -2,13 +2,14 @@
 
 use std::io::{self, Read, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, Scope};
 
 use crate::protocol::{Frame, FrameReader, Head, Hello, Request, decode, write_frame};
 
-use super::answer::{Answer, Scratch, answer};
+use super::answer::{Answer, Scratch, State, answer};
 use super::filesystems::Filesystems;
 use super::machine::Machine;
+use super::programs::Programs;
 
 /// How many requests are answered at once. Most wait for the device or for an fsync, and reads must
 /// go on beside all the fsyncs that FUSE's threads (a handful) can ask for.
@@ -36,8 +37,11 @@ pub fn serve(
     hello.fill(0, &Hello::new(machine.about()), 0)?;
     write_frame(&mut writer, hello.bytes(), &[])?;
     let server = Server {
-        machine,
-        filesystems: Filesystems::default(),
+        state: State {
+            machine,
+            filesystems: Filesystems::default(),
+            programs: Programs::default(),
+        },
         reader: Mutex::new(Source {
             frames: FrameReader::new(reader),
             ending: None,
@@ -46,11 +50,13 @@ pub fn serve(
     };
     thread::scope(|scope| {
         for _ in 1..WORKERS {
-            scope.spawn(|| server.work());
+            scope.spawn(|| server.work(scope));
         }
-        server.work();
+        server.work(scope);
+        // Who waits for one of them waits no longer.
+        machine.end_programs();
     });
-    let unmounted = server.filesystems.unmount_all();
+    let unmounted = server.state.filesystems.unmount_all();
     let ending = lock(&server.reader).ending.take();
     let ending = ending.unwrap_or(Ok(Ending::Lost))?;
     unmounted.map_err(io::Error::other)?;
@@ -58,8 +64,7 @@ pub fn serve(
 }
 
 struct Server<'m, R, W> {
-    machine: &'m dyn Machine,
-    filesystems: Filesystems,
+    state: State<'m>,
     reader: Mutex<Source<R>>,
     writer: Mutex<W>,
 }
@@ -73,10 +78,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<R: Read, W: Write> Server<'_, R, W> {
+impl<R: Read + Send, W: Write + Send> Server<'_, R, W> {
     /// Takes a request, and lets the next thread take the next one before it is answered. What is
     /// done in no time is answered first instead: to wake a thread would cost as much.
-    fn work(&self) {
+    fn work<'s>(&'s self, scope: &'s Scope<'s, '_>) {
         let mut scratch = Scratch::default();
         loop {
             let mut source = lock(&self.reader);
@@ -109,6 +114,12 @@ impl<R: Read, W: Write> Server<'_, R, W> {
                 if ends {
                     source.ending = Some(Ok(Ending::ShutDown));
                 }
+                if waits_for_a_program(&request) {
+                    scratch.message = message;
+                    let scratch = std::mem::take(&mut scratch);
+                    scope.spawn(move || self.answer_alone(&head, scratch));
+                    continue;
+                }
                 if is_alone && is_quick(&request) {
                     self.answer(&head, request, &mut scratch);
                     scratch.message = message;
@@ -122,16 +133,28 @@ impl<R: Read, W: Write> Server<'_, R, W> {
         }
     }
 
+    /// Answers what may take for ever: the thread is for nothing else.
+    fn answer_alone(&self, head: &Head, mut scratch: Scratch) {
+        let message = std::mem::take(&mut scratch.message);
+        if let Ok(request) = decode(&message) {
+            self.answer(head, request, &mut scratch);
+        }
+    }
+
     fn answer(&self, head: &Head, request: Request<'_>, scratch: &mut Scratch) {
-        let Answer { frame, bulk } =
-            answer(self.machine, &self.filesystems, head, request, scratch);
+        let Answer { frame, bulk } = answer(&self.state, head, request, scratch);
         let written = write_frame(&mut *lock(&self.writer), frame, bulk);
         if written.is_err() {
             // Nobody listens. Whoever reads next learns that from the stream; a stream of which
             // only one direction fails is given up as soon as it says something.
-            self.filesystems.unmount_all().ok();
+            self.state.filesystems.unmount_all().ok();
         }
     }
+}
+
+/// Whether a request waits until somebody else wants it to end.
+fn waits_for_a_program(request: &Request<'_>) -> bool {
+    matches!(request, Request::Input { .. } | Request::Output { .. })
 }
 
 /// Whether a request waits for nothing but, at worst, one read of the device.

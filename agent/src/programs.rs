@@ -1,0 +1,161 @@
+//! Programs of a guest, in its own tree.
+//!
+//! # Locks
+//! The table of programs is locked while one is started, and never while anything waits for one.
+
+mod orphans;
+mod process;
+mod tree;
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io;
+use std::mem::take;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use diskfs_remote::server::{Location, Program, Running};
+use diskfs_vfs::{Error, ErrorKind, Result};
+use rustix::process::{Signal, getpid};
+
+use crate::kernel_calls::{Become, become_before_exec, kill_all};
+use process::Process;
+
+/// How long programs that were killed may take to be gone.
+const LAST_MOMENTS: Duration = Duration::from_secs(5);
+
+/// All programs that a machine runs.
+#[derive(Debug, Default)]
+pub(crate) struct Programs {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// No more are started.
+    is_over: bool,
+    running: Vec<Arc<Process>>,
+    /// Root directories that have what programs count on.
+    furnished: BTreeSet<PathBuf>,
+    /// What was mounted for programs: its root directories.
+    mounted: Vec<OwnedFd>,
+}
+
+impl Programs {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// See [`Machine::bind`](diskfs_remote::server::Machine::bind).
+    pub(crate) fn bind(&self, from: &Location<'_>, to: &Location<'_>) -> Result<()> {
+        let mounted = tree::bind(from, to)?;
+        self.state().mounted.push(mounted);
+        Ok(())
+    }
+
+    /// See [`Machine::start`](diskfs_remote::server::Machine::start).
+    pub(crate) fn start(&self, root: &Location<'_>, program: &Program) -> Result<Arc<dyn Running>> {
+        let root_dir = tree::open(root)?;
+        tree::check_machine(root, program)?;
+        let mut state = self.state();
+        if state.is_over {
+            return Err(Error::new(ErrorKind::Busy, "the machine is being ended"));
+        }
+        let path = tree::path_of(&root_dir)?;
+        if state.furnished.insert(path) {
+            state.mounted.extend(tree::furnish(&root_dir));
+        }
+        let mut command = command(program);
+        let user = &program.user;
+        become_before_exec(
+            &mut command,
+            Become {
+                root: root_dir,
+                directory: directory(program),
+                uid: user.uid,
+                gid: user.gid,
+                groups: user.groups.clone(),
+            },
+        );
+        state.running.retain(|process| process.ended().is_none());
+        let process = Process::start(&mut command);
+        let process = Arc::new(process.map_err(|error| tree::not_started(root, program, &error))?);
+        state.running.push(Arc::clone(&process));
+        drop(state);
+        if getpid().is_init() {
+            orphans::bury();
+        }
+        Ok(process)
+    }
+
+    /// Whether all have been ended, for good.
+    pub(crate) fn are_over(&self) -> bool {
+        self.state().is_over
+    }
+
+    /// See [`Machine::end_programs`](diskfs_remote::server::Machine::end_programs).
+    pub(crate) fn end_all(&self) {
+        let (running, mounted) = {
+            let mut state = self.state();
+            state.is_over = true;
+            let state = &mut *state;
+            (take(&mut state.running), take(&mut state.mounted))
+        };
+        for process in &running {
+            process.send(Signal::KILL).ok();
+        }
+        // What programs have left behind goes, too.
+        kill_all();
+        let deadline = Instant::now().checked_add(LAST_MOMENTS);
+        let left = || {
+            let known = running.iter().any(|process| process.ended().is_none());
+            known || getpid().is_init() && orphans::are_left()
+        };
+        while left() && deadline.is_some_and(|deadline| Instant::now() < deadline) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        // What was mounted last goes first.
+        for mounted in mounted.into_iter().rev() {
+            tree::unmount_all_at(mounted);
+        }
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        self.end_all();
+    }
+}
+
+fn command(program: &Program) -> Command {
+    let mut words = program.words.iter().map(|word| OsStr::from_bytes(word));
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words).env_clear();
+    for line in &program.environment {
+        let mut parts = line.splitn(2, |&byte| byte == b'=');
+        let name = parts.next().unwrap_or_default();
+        let value = parts.next().unwrap_or_default();
+        command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
+    }
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn directory(program: &Program) -> PathBuf {
+    match program.directory.as_slice() {
+        [] => "/".into(),
+        path => OsStr::from_bytes(path).into(),
+    }
+}
+
+fn io_error(reason: &'static str) -> impl Fn(io::Error) -> Error {
+    move |error| Error::new(ErrorKind::Io, format!("{reason}: {error}"))
+}
