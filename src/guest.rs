@@ -15,6 +15,7 @@ mod os_release;
 mod ostree;
 mod plan;
 mod side_by_side;
+mod steps;
 mod sub_root;
 mod tree;
 
@@ -27,6 +28,7 @@ pub use explain::{MountReport, SystemReport, VolumeUse, unused_volumes};
 pub use os_release::OsRelease;
 pub use plan::{Planned, Verdict};
 pub use side_by_side::{side_by_side, writable_side_by_side};
+pub use steps::{Shown, Steps};
 
 use crate::{
     ContentClass, Disk, Error, ErrorKind, Filesystem, Result, Volume, WritableFilesystem,

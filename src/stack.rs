@@ -350,6 +350,14 @@ impl Disk {
         self.with_settings(Volume::whole(&self.path, self.guest_disk()))
     }
 
+    /// The volume that is meant when none is named: the one with [`filesystem`](Self::filesystem).
+    ///
+    /// # Errors
+    /// As that.
+    pub fn meant_volume(&self) -> Result<Volume> {
+        choose::volume(self)
+    }
+
     /// The filesystem that is meant when none is named: the only one, or the only one that holds an
     /// operating system.
     ///

@@ -20,12 +20,16 @@ mod process;
 mod qemu;
 mod run_dir;
 mod start;
+pub mod tools;
+mod tree;
 mod uml;
 mod verdict;
 
 pub use appliance::Appliance;
 pub use backend::Kind;
+pub use diskfs_remote::client::{Ended, Happened, Program, Running, Stream, User};
 pub use options::{Choice, VmOptions};
+pub use tree::MachineTree;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -60,7 +64,7 @@ impl Trial {
         let began = Instant::now();
         let empty = Memory::new(vec![0; TRIAL_DISK_BYTES]);
         let disk = Arc::new(BlockDevice::writable(Arc::new(empty)));
-        let machine = start::start_only(kind, options, &disk)?;
+        let machine = start::start_only(kind, options, &[disk])?;
         let (ready, kernel) = (began.elapsed(), machine.kernel().to_owned());
         machine.end();
         Ok(Self {

@@ -2,13 +2,13 @@
 
 use std::io::Write;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
-use diskfs::vm::appliance::{Appliance, BuildQemu, BuildUml, cache_dir};
+use diskfs::vm::appliance::{Appliance, BuildQemu, BuildTools, BuildUml, cache_dir};
 use diskfs::vm::{Choice, Kind, Trial};
 use diskfs::{Error, ErrorKind, Result};
 
@@ -28,6 +28,7 @@ Examples:
   diskfs appliance test
   diskfs appliance build uml --source linux-source-7.2.tar.xz
   diskfs appliance build qemu --kernel linux-image-6.1.0-56-cloud-amd64.deb
+  diskfs appliance build tools
   diskfs ls --vm qemu-tcg fedora.qcow2:/"
 )]
 pub(super) struct ApplianceArgs {
@@ -62,6 +63,12 @@ enum What {
     Uml(UmlArgs),
     /// A kernel of the host or of a package for QEMU, and the agent with the modules it needs
     Qemu(QemuArgs),
+    /// The host's programs that make, check and resize filesystems, with their libraries
+    Tools {
+        /// The directory to make it in [default: as `diskfs appliance path` prints]
+        #[arg(short, long, value_name = "DIR")]
+        output: Option<PathBuf>,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -117,11 +124,15 @@ impl BuildArgs {
     }
 
     fn output(&self) -> Result<PathBuf> {
-        self.output.clone().or_else(cache_dir).ok_or_else(|| {
-            let reason = "there is neither $XDG_CACHE_HOME nor $HOME to make it in";
-            Error::new(ErrorKind::NotFound, reason).with_hint("name a directory with --output")
-        })
+        output_dir(self.output.as_deref())
     }
+}
+
+fn output_dir(said: Option<&Path>) -> Result<PathBuf> {
+    said.map(Path::to_owned).or_else(cache_dir).ok_or_else(|| {
+        let reason = "there is neither $XDG_CACHE_HOME nor $HOME to make it in";
+        Error::new(ErrorKind::NotFound, reason).with_hint("name a directory with --output")
+    })
 }
 
 pub(super) fn run(args: &ApplianceArgs, session: &mut Session) -> Result<()> {
@@ -129,6 +140,7 @@ pub(super) fn run(args: &ApplianceArgs, session: &mut Session) -> Result<()> {
         Action::Build { what } => match what {
             What::Uml(args) => build_uml(args, session),
             What::Qemu(args) => build_qemu(args, session),
+            What::Tools { output } => build_tools(output.as_deref(), session),
         },
         Action::Show { vm } => show(vm, session),
         Action::Test { vm } => test(vm, session),
@@ -187,6 +199,25 @@ fn build_qemu(args: &QemuArgs, session: &mut Session) -> Result<()> {
     report(session, "built", &text, told)
 }
 
+fn build_tools(output: Option<&Path>, session: &mut Session) -> Result<()> {
+    let build = BuildTools {
+        output: output_dir(output)?,
+    };
+    let built = build.run(&mut say(session.output()))?;
+    if !built.missing.is_empty() {
+        let missing = built.missing.join(", ");
+        session.warn(&format!("this machine does not have {missing}"));
+    }
+    let told = json!({
+        "path": built.file.display().to_string(),
+        "size_bytes": built.size_bytes,
+        "programs": built.programs,
+        "missing": built.missing,
+    });
+    let text = format!("{}: {}", built.file.display(), units(built.size_bytes));
+    report(session, "built", &text, told)
+}
+
 /// Says what is done, for people: it takes minutes.
 fn say(output: Output) -> impl FnMut(&str) {
     move |what: &str| {
@@ -225,6 +256,7 @@ fn show(args: &VmArgs, session: &mut Session) -> Result<()> {
     };
     add("uml", appliance.uml());
     add("qemu", appliance.qemu().map(|files| files.kernel));
+    add("tools", appliance.tools());
     let places = appliance
         .places()
         .iter()

@@ -19,12 +19,15 @@ const GROUPS: [(&str, &[&str]); 6] = [
         "Change its files",
         &[
             "write", "edit", "mkdir", "rm", "mv", "ln", "chmod", "chown", "touch", "truncate",
-            "xattr", "tar-in",
+            "xattr", "tar-in", "run",
         ],
     ),
     (
         "Images as a whole",
-        &["create", "mkfs", "snapshot", "commit", "rebase", "export"],
+        &[
+            "create", "mkfs", "check", "resize", "sparsify", "snapshot", "commit", "rebase",
+            "export",
+        ],
     ),
     (
         "Get to know diskfs",

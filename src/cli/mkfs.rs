@@ -8,6 +8,8 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use diskfs::image::create::Existing;
+#[cfg(feature = "microvm")]
+use diskfs::vm::tools::{self, NewByTool, Work};
 use diskfs::{
     Content, Disk, Error, ErrorKind, ExfatOptions, FatKind, FatOptions, NewFilesystem, Result,
     SwapOptions, Volume,
@@ -31,7 +33,8 @@ partitions, --volume (or --partition) must say which one is meant.
 Examples:
   diskfs mkfs fat --label ESP --volume p1 disk.qcow2
   diskfs mkfs swap --volume vg0/swap disk.qcow2
-  diskfs create seed.img 1M && diskfs mkfs fat --label CIDATA seed.img"
+  diskfs create seed.img 1M && diskfs mkfs fat --label CIDATA seed.img
+  diskfs mkfs xfs --label data --volume p2 disk.qcow2 -- -m reflink=0"
 )]
 pub(super) struct Mkfs {
     #[command(subcommand)]
@@ -47,6 +50,40 @@ enum Kind {
     Exfat(ExfatArgs),
     /// A swap area of Linux
     Swap(SwapArgs),
+    /// XFS, made by its own program in a microVM
+    #[cfg(feature = "microvm")]
+    Xfs(ToolArgs),
+    /// btrfs, made by its own program in a microVM
+    #[cfg(feature = "microvm")]
+    Btrfs(ToolArgs),
+    /// ext4, made by its own program in a microVM
+    #[cfg(feature = "microvm")]
+    Ext4(ToolArgs),
+    /// F2FS, made by its own program in a microVM
+    #[cfg(feature = "microvm")]
+    F2fs(ToolArgs),
+    /// NTFS, made by ntfs-3g's program in a microVM
+    #[cfg(feature = "microvm")]
+    Ntfs(ToolArgs),
+}
+
+#[cfg(feature = "microvm")]
+#[derive(Debug, Args)]
+struct ToolArgs {
+    /// The label
+    #[arg(short = 'L', long)]
+    label: Option<String>,
+
+    /// The UUID [default: a random one]
+    #[arg(short = 'U', long)]
+    uuid: Option<Uuid>,
+
+    #[command(flatten)]
+    common: Common,
+
+    /// Options of the program (`mkfs.xfs`, `mkfs.btrfs`, `mke2fs`, `mkfs.f2fs`, `mkntfs`)
+    #[arg(last = true, value_name = "OPTIONS")]
+    options: Vec<String>,
 }
 
 /// What every kind has.
@@ -149,37 +186,91 @@ impl Kind {
             Self::Fat(args) => &args.common,
             Self::Exfat(args) => &args.common,
             Self::Swap(args) => &args.common,
+            #[cfg(feature = "microvm")]
+            Self::Xfs(args)
+            | Self::Btrfs(args)
+            | Self::Ext4(args)
+            | Self::F2fs(args)
+            | Self::Ntfs(args) => &args.common,
         }
     }
 
-    fn filesystem(&self) -> Result<NewFilesystem> {
+    fn maker(&self) -> Result<Maker> {
         Ok(match self {
-            Self::Fat(args) => NewFilesystem::Fat(FatOptions {
-                kind: args.fat_bits.map(FatBits::kind),
-                label: args.label.clone(),
-                volume_id: serial(args.volume_id)?,
-                cluster_bytes: args.cluster_size,
-                sector_bytes: args.sector_size,
-                ..FatOptions::default()
-            }),
-            Self::Exfat(args) => NewFilesystem::Exfat(ExfatOptions {
-                label: args.label.clone(),
-                volume_id: serial(args.volume_id)?,
-                cluster_bytes: args.cluster_size,
-                sector_bytes: args.sector_size,
-                ..ExfatOptions::default()
-            }),
-            Self::Swap(args) => NewFilesystem::Swap(SwapOptions {
-                label: args.label.clone(),
-                uuid: match args.uuid {
-                    Some(uuid) => uuid.into_bytes(),
-                    None => uuid::Builder::from_random_bytes(random()?)
-                        .into_uuid()
-                        .into_bytes(),
-                },
-                page_bytes: args.page_size,
-            }),
+            Self::Fat(args) => Maker::Native(args.filesystem()?),
+            Self::Exfat(args) => Maker::Native(args.filesystem()?),
+            Self::Swap(args) => Maker::Native(args.area()?),
+            #[cfg(feature = "microvm")]
+            Self::Xfs(args) => args.maker("xfs"),
+            #[cfg(feature = "microvm")]
+            Self::Btrfs(args) => args.maker("btrfs"),
+            #[cfg(feature = "microvm")]
+            Self::Ext4(args) => args.maker("ext4"),
+            #[cfg(feature = "microvm")]
+            Self::F2fs(args) => args.maker("f2fs"),
+            #[cfg(feature = "microvm")]
+            Self::Ntfs(args) => args.maker("ntfs"),
         })
+    }
+}
+
+/// Who makes a filesystem.
+enum Maker {
+    Native(NewFilesystem),
+    /// Its own program, of this kind.
+    #[cfg(feature = "microvm")]
+    Tool(&'static str, NewByTool),
+}
+
+impl FatArgs {
+    fn filesystem(&self) -> Result<NewFilesystem> {
+        Ok(NewFilesystem::Fat(FatOptions {
+            kind: self.fat_bits.map(FatBits::kind),
+            label: self.label.clone(),
+            volume_id: serial(self.volume_id)?,
+            cluster_bytes: self.cluster_size,
+            sector_bytes: self.sector_size,
+            ..FatOptions::default()
+        }))
+    }
+}
+
+impl ExfatArgs {
+    fn filesystem(&self) -> Result<NewFilesystem> {
+        Ok(NewFilesystem::Exfat(ExfatOptions {
+            label: self.label.clone(),
+            volume_id: serial(self.volume_id)?,
+            cluster_bytes: self.cluster_size,
+            sector_bytes: self.sector_size,
+            ..ExfatOptions::default()
+        }))
+    }
+}
+
+impl SwapArgs {
+    fn area(&self) -> Result<NewFilesystem> {
+        Ok(NewFilesystem::Swap(SwapOptions {
+            label: self.label.clone(),
+            uuid: match self.uuid {
+                Some(uuid) => uuid.into_bytes(),
+                None => uuid::Builder::from_random_bytes(random()?)
+                    .into_uuid()
+                    .into_bytes(),
+            },
+            page_bytes: self.page_size,
+        }))
+    }
+}
+
+#[cfg(feature = "microvm")]
+impl ToolArgs {
+    fn maker(&self, kind: &'static str) -> Maker {
+        let new = NewByTool {
+            label: self.label.clone(),
+            uuid: self.uuid.map(|uuid| uuid.to_string()),
+            options: self.options.clone(),
+        };
+        Maker::Tool(kind, new)
     }
 }
 
@@ -194,13 +285,13 @@ impl FatBits {
 }
 
 pub(super) fn run(args: &Mkfs, session: &mut Session) -> Result<()> {
-    let new = args.kind.filesystem()?;
+    let maker = args.kind.maker()?;
     let common = args.kind.common();
     let new_overlay = common.write.new_overlay();
     let disk = common.open()?;
     let made = common.volume(&disk).and_then(|volume| {
-        let content = volume.format(&new, common.existing()).map_err(hint);
-        Ok((volume, content?))
+        let content = common.make(&volume, &maker).map_err(hint)?;
+        Ok((volume, content))
     });
     session.warn_of(&disk);
     let changed_bytes = disk.changed_in_memory();
@@ -222,6 +313,21 @@ impl Common {
                 .with_hint("give the image alone, and which volume by --volume"));
         }
         self.write.open(&self.source, &place.image)
+    }
+
+    fn make(&self, volume: &Volume, maker: &Maker) -> Result<Content> {
+        match maker {
+            Maker::Native(new) => volume.format(new, self.existing()),
+            #[cfg(feature = "microvm")]
+            Maker::Tool(kind, new) => {
+                volume.check_replaceable(self.existing())?;
+                let work = Work::Make(new.clone());
+                let device = volume.writable_device()?;
+                let options = self.source.vm.options()?;
+                tools::work(&options, kind, device, &work, |_, _| Ok(()))?.check()?;
+                volume.made()
+            }
+        }
     }
 
     fn existing(&self) -> Existing {

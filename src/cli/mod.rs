@@ -4,6 +4,8 @@
 mod appliance;
 mod bytes;
 mod cat;
+#[cfg(feature = "microvm")]
+mod check;
 mod chmod;
 mod chown;
 mod commit;
@@ -40,7 +42,11 @@ mod operand;
 pub(crate) mod options;
 mod progress;
 mod rebase;
+#[cfg(feature = "microvm")]
+mod resize;
 mod rm;
+#[cfg(feature = "microvm")]
+mod run;
 mod session;
 mod show;
 #[cfg(any(feature = "fuse", feature = "vhost-user"))]
@@ -49,10 +55,14 @@ mod snapshot;
 #[cfg(feature = "vhost-user")]
 mod socket;
 mod sorted_walk;
+#[cfg(feature = "microvm")]
+mod sparsify;
 mod stat;
 mod tar;
 mod tar_in;
 mod target;
+#[cfg(feature = "microvm")]
+mod tool;
 mod touch;
 mod tree;
 mod truncate;
@@ -136,6 +146,12 @@ enum Command {
     Export(export::Export),
     Create(create::Create),
     Mkfs(mkfs::Mkfs),
+    #[cfg(feature = "microvm")]
+    Check(check::Check),
+    #[cfg(feature = "microvm")]
+    Resize(resize::Resize),
+    #[cfg(feature = "microvm")]
+    Sparsify(sparsify::Sparsify),
     Rebase(rebase::Rebase),
     Commit(commit::Commit),
     Snapshot(snapshot::SnapshotArgs),
@@ -156,6 +172,8 @@ enum Command {
     Hash(hash::Hash),
     #[cfg(feature = "microvm")]
     Appliance(appliance::ApplianceArgs),
+    #[cfg(feature = "microvm")]
+    Run(run::Run),
     Demo(demo::Demo),
     Completions(complete::Completions),
     Man(man::Man),
@@ -181,6 +199,12 @@ impl Command {
             Self::Export(_) => "export",
             Self::Create(_) => "create",
             Self::Mkfs(_) => "mkfs",
+            #[cfg(feature = "microvm")]
+            Self::Check(_) => "check",
+            #[cfg(feature = "microvm")]
+            Self::Resize(_) => "resize",
+            #[cfg(feature = "microvm")]
+            Self::Sparsify(_) => "sparsify",
             Self::Rebase(_) => "rebase",
             Self::Commit(_) => "commit",
             Self::Snapshot(_) => "snapshot",
@@ -201,6 +225,8 @@ impl Command {
             Self::Hash(_) => "hash",
             #[cfg(feature = "microvm")]
             Self::Appliance(_) => "appliance",
+            #[cfg(feature = "microvm")]
+            Self::Run(_) => "run",
             Self::Demo(_) => "demo",
             Self::Completions(_) => "completions",
             Self::Man(_) => "man",
@@ -226,6 +252,12 @@ impl Command {
             Self::Export(args) => export::run(args, session),
             Self::Create(args) => create::run(args, session),
             Self::Mkfs(args) => mkfs::run(args, session),
+            #[cfg(feature = "microvm")]
+            Self::Check(args) => check::run(args, session),
+            #[cfg(feature = "microvm")]
+            Self::Resize(args) => resize::run(args, session),
+            #[cfg(feature = "microvm")]
+            Self::Sparsify(args) => sparsify::run(args, session),
             Self::Rebase(args) => rebase::run(args, session),
             Self::Commit(args) => commit::run(args, session),
             Self::Snapshot(args) => snapshot::run(args, session),
@@ -246,6 +278,8 @@ impl Command {
             Self::Hash(args) => hash::run(args, session),
             #[cfg(feature = "microvm")]
             Self::Appliance(args) => appliance::run(args, session),
+            #[cfg(feature = "microvm")]
+            Self::Run(args) => run::run(args, session),
             Self::Demo(args) => demo::run(args, session),
             Self::Completions(args) => complete::run(args),
             Self::Man(args) => man::run(args),

@@ -65,6 +65,12 @@ impl Session {
         }
     }
 
+    /// Whether `-v` was given.
+    #[cfg(feature = "microvm")]
+    pub(crate) fn is_verbose(&self) -> bool {
+        self.verbose > 0
+    }
+
     pub(crate) fn progress(&self) -> ProgressMode {
         self.progress
     }
@@ -94,6 +100,12 @@ impl Session {
         let line = [what.as_bytes(), b" ", &style.show(path), b"\n"].concat();
         // Who closed the output has no use for it.
         let _ = io::stdout().lock().write_all(&line);
+    }
+
+    /// Sets the exit code, whatever failed: that of a program that was run.
+    #[cfg(feature = "microvm")]
+    pub(crate) fn end_with(&mut self, exit_code: u8) {
+        self.exit_code = exit_code;
     }
 
     /// The run's exit code: that of the first failure.

@@ -34,12 +34,7 @@ impl Volume {
     /// may be replaced; `Invalid` for options that the filesystem doesn't have, and a volume that is
     /// too small or too large for them; as [`writable_device`](Self::writable_device).
     pub fn format(&self, new: &NewFilesystem, existing: Existing) -> Result<Content> {
-        let content = self.content()?;
-        if let (Existing::Keep, Some(content)) = (existing, content) {
-            let (name, kind) = (self.name(), content.kind);
-            let error = Error::new(ErrorKind::Exists, format!("volume {name} holds {kind}"));
-            return Err(self.in_image(error));
-        }
+        self.check_replaceable(existing)?;
         let device = self.writable_device()?;
         let device = &*device;
         match new {
@@ -63,7 +58,28 @@ impl Volume {
                 swap::format(device, options).map_err(|e| self.in_image(e))?;
             }
         }
-        let made = Content::probe(device).map_err(|e| self.in_image(e))?;
+        self.made()
+    }
+
+    /// Whether what it holds may be replaced.
+    ///
+    /// # Errors
+    /// `Exists` when it holds anything that is known, unless that may be replaced.
+    pub fn check_replaceable(&self, existing: Existing) -> Result<()> {
+        if let (Existing::Keep, Some(content)) = (existing, self.content()?) {
+            let (name, kind) = (self.name(), content.kind);
+            let error = Error::new(ErrorKind::Exists, format!("volume {name} holds {kind}"));
+            return Err(self.in_image(error));
+        }
+        Ok(())
+    }
+
+    /// What it holds now, whatever it held before.
+    ///
+    /// # Errors
+    /// `Io` when that is nothing.
+    pub fn made(&self) -> Result<Content> {
+        let made = Content::probe(&*self.device()?).map_err(|e| self.in_image(e))?;
         made.ok_or_else(|| {
             let reason = "what was made is not found again";
             self.in_image(Error::new(ErrorKind::Io, reason))

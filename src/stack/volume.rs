@@ -260,6 +260,17 @@ impl Volume {
         content.class == ContentClass::Filesystem && self.fallback.as_ref().is_some_and(takes)
     }
 
+    /// The kind of its filesystem, as `blkid` names it. What a fallback has opened to look at it is let
+    /// go: whoever asks is about to write it.
+    ///
+    /// # Errors
+    /// As [`filesystem`](Self::filesystem) when there is none.
+    #[cfg(feature = "microvm")]
+    pub fn filesystem_kind(&self) -> Result<&'static str> {
+        self.kept.forget();
+        Ok(self.known_content()?.kind)
+    }
+
     /// Opens its filesystem.
     ///
     /// # Errors

@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `uml` | a User Mode Linux kernel with the agent embedded: one static program |
 //! | `qemu/vmlinux`, `qemu/initramfs` | a kernel for QEMU, and the agent with the modules it needs |
+//! | `tools` | a filesystem with programs that make, check and resize filesystems |
 
 mod agent;
 mod build_qemu;
+mod build_tools;
 mod build_uml;
 mod bz_image;
 mod initramfs;
@@ -16,6 +18,7 @@ mod tools;
 
 use agent::static_agent;
 pub use build_qemu::{BuildQemu, BuiltQemu};
+pub use build_tools::{BuildTools, BuiltTools};
 pub use build_uml::{BuildUml, Built};
 pub(super) use tools::find_program;
 
@@ -83,6 +86,17 @@ impl Appliance {
         found.ok_or_else(|| {
             self.missing("no kernel for QEMU")
                 .with_hint("make one with `diskfs appliance build qemu`")
+        })
+    }
+
+    /// The filesystem with the programs that make, check and resize filesystems.
+    ///
+    /// # Errors
+    /// `Unsupported` when there is none, with where it was looked for.
+    pub fn tools(&self) -> Result<PathBuf> {
+        self.file(build_tools::NAME).ok_or_else(|| {
+            self.missing("no programs for filesystems")
+                .with_hint("collect them with `diskfs appliance build tools`")
         })
     }
 

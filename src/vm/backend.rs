@@ -69,8 +69,8 @@ pub(super) trait Prepared: Debug {
     /// What the verdict on it depends on besides the host: the files that are run.
     fn files(&self) -> Vec<std::path::PathBuf>;
 
-    /// The program to run, with the machine's sockets in `dir`, and what it may do.
-    fn command(&self, dir: &RunDir) -> (Command, Confinement);
+    /// The program to run, with so many disks, whose sockets are in `dir`, and what it may do.
+    fn command(&self, dir: &RunDir, disks: usize) -> (Command, Confinement);
 
     /// How the agent in the machine is reached.
     fn channel(&self) -> Channel;

@@ -1,5 +1,8 @@
 //! Which kinds of filesystems the appliance's kernel mounts, and how.
 
+use super::machine::Access;
+use crate::{Error, ErrorKind, Result};
+
 /// How a kind is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mounting {
@@ -88,6 +91,22 @@ impl Mounting {
 pub(super) fn of(kind: &str) -> Option<Mounting> {
     let found = KINDS.iter().find(|(name, _)| *name == kind);
     found.map(|(_, mounting)| *mounting)
+}
+
+/// The same, to open it so.
+///
+/// # Errors
+/// `Unsupported` when the kernel does not know it, or does not write it.
+pub(super) fn for_access(kind: &str, access: Access) -> Result<Mounting> {
+    let unsupported = |reason| Error::new(ErrorKind::Unsupported, reason);
+    let mounting =
+        of(kind).ok_or_else(|| unsupported(format!("{kind} is not known to the microVM")))?;
+    if access == Access::ReadWrite && !mounting.is_written {
+        return Err(unsupported(format!(
+            "{kind} is read only, by its own design"
+        )));
+    }
+    Ok(mounting)
 }
 
 #[cfg(test)]

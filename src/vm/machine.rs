@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use diskfs_block::BlockWrite;
@@ -11,30 +11,38 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::backend::{Channel, Kind, Prepared};
 use super::console::{self, Console};
+use super::kinds::{self, Mounting};
 use super::process::Process;
 use super::run_dir::RunDir;
-use super::{VmOptions, kinds, start};
+use super::{VmOptions, start};
 use crate::export::vhost_user::{self, BlockDevice, Options, Served};
 use crate::{Error, ErrorKind, Result, Wanted};
 
-/// How long a machine may take to end after it was told to: it has nothing more to write then.
+/// How long a machine that was killed may take to be gone.
 const END_DEADLINE: Duration = Duration::from_secs(3);
 /// How long after the stream ended a process is waited for, to say how it did.
 const OBITUARY: Duration = Duration::from_secs(1);
 /// How often it is looked whether a machine that has not called yet is still alive.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The one disk of a machine.
+/// A disk of a machine.
 pub(super) type Disk = Arc<BlockDevice>;
 
-/// The disk's name in the machine.
+/// The name of a machine's only disk.
 const DEVICE: &str = "vda";
+/// What the serial numbers of several begin with.
+const SERIAL: &str = "diskfs";
 
 /// What a filesystem is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     ReadOnly,
     ReadWrite,
+}
+
+/// The serial number of the disk with that index.
+pub(super) fn serial(index: usize) -> String {
+    format!("{SERIAL}{index}")
 }
 
 /// Opens a filesystem in a machine of its own, which ends when the filesystem is closed or dropped.
@@ -44,23 +52,11 @@ pub(super) fn mount(
     device: Arc<dyn BlockWrite>,
     access: Access,
 ) -> Result<Arc<Remote>> {
-    let mounting = kinds::of(wanted.kind).ok_or_else(|| {
-        let reason = format!("{} is not known to the microVM", wanted.kind);
-        Error::new(ErrorKind::Unsupported, reason)
-    })?;
-    if access == Access::ReadWrite && !mounting.is_written {
-        let reason = format!("{} is read only, by its own design", wanted.kind);
-        return Err(Error::new(ErrorKind::Unsupported, reason));
-    }
+    let mounting = kinds::for_access(wanted.kind, access)?;
     let disk = Arc::new(BlockDevice::writable(device));
     let began = Instant::now();
-    let machine = start::start(options, &disk)?;
-    let request = MountRequest {
-        read_only: access == Access::ReadOnly,
-        options: mounting.data.to_owned(),
-        ..MountRequest::new(DEVICE, mounting.name_in(machine.kernel()))
-    };
-    let remote = machine.client.mount(&request)?;
+    let machine = start::start(options, std::slice::from_ref(&disk))?;
+    let remote = machine.mount(DEVICE, &mounting, access)?;
     tracing::info!(
         volume = wanted.volume,
         backend = %machine.kind,
@@ -77,9 +73,9 @@ pub(super) struct Machine {
     pub(super) kind: Kind,
     pub(super) client: Client,
     process: Arc<Process>,
-    disk: Disk,
+    disks: Vec<Disk>,
     /// They end with the process.
-    _served: Served,
+    _served: Vec<Served>,
     _console: Option<Console>,
 }
 
@@ -92,17 +88,20 @@ impl Machine {
         kind: Kind,
         prepared: &dyn Prepared,
         memory_mib: u32,
-        disk: &Disk,
+        disks: &[Disk],
         deadline: Duration,
     ) -> Result<Self> {
         let began = Instant::now();
         let dir = RunDir::with_room_for(memory_mib)?;
-        let served = vhost_user::serve(listen(&dir.disk())?, disk, &Options::default())?;
+        let served = disks.iter().enumerate().map(|(index, disk)| {
+            vhost_user::serve(listen(&dir.disk(index))?, disk, &Options::default())
+        });
+        let served = served.collect::<Result<Vec<_>>>()?;
         let console = match prepared.channel() {
             Channel::VhostUser => Port::Served(console::serve(listen(&dir.console())?)?),
             Channel::Stream => Port::Awaited(listen(&dir.console())?),
         };
-        let (command, confinement) = prepared.command(&dir);
+        let (command, confinement) = prepared.command(&dir, disks.len());
         tracing::debug!(backend = %kind, ?command, "a microVM is started");
         let process = Arc::new(Process::start(command, &confinement)?);
         let (reader, writer, console) = console.open(&process, began, deadline)?;
@@ -116,12 +115,27 @@ impl Machine {
             kind,
             client,
             process,
-            disk: Arc::clone(disk),
+            disks: disks.to_vec(),
             _served: served,
             _console: console,
         };
         machine.client.on_lost(machine.explanation());
         Ok(machine)
+    }
+
+    /// Mounts the filesystem on a disk.
+    pub(super) fn mount(
+        &self,
+        device: &str,
+        mounting: &Mounting,
+        access: Access,
+    ) -> Result<Remote> {
+        let request = MountRequest {
+            read_only: access == Access::ReadOnly,
+            options: mounting.data.to_owned(),
+            ..MountRequest::new(device, mounting.name_in(self.kernel()))
+        };
+        Ok(self.client.mount(&request)?)
     }
 
     /// The kernel's version, as it says.
@@ -132,7 +146,8 @@ impl Machine {
     /// Why nothing comes from the machine any more.
     fn explanation(&self) -> impl Fn() -> Option<String> + Send + Sync + 'static {
         // Whoever still has the filesystem keeps neither alive: it may be closed by then.
-        let (process, disk) = (Arc::downgrade(&self.process), Arc::downgrade(&self.disk));
+        let process = Arc::downgrade(&self.process);
+        let disks: Vec<_> = self.disks.iter().map(Arc::downgrade).collect();
         let kind = self.kind;
         move || {
             let process = process.upgrade()?;
@@ -143,7 +158,8 @@ impl Machine {
                 process.kill(); // What it says makes no sense, so it is of no use.
                 format!("the microVM ({kind}) broke off")
             };
-            if let Some(error) = disk.upgrade().and_then(|disk| disk.first_error()) {
+            let failed = |disk: &Weak<BlockDevice>| disk.upgrade()?.first_error();
+            if let Some(error) = disks.iter().find_map(failed) {
                 text.push_str("; before that, its disk failed: ");
                 text.push_str(&error.to_string());
             }
@@ -155,13 +171,29 @@ impl Machine {
 
     /// Ends it, when its filesystem is unmounted. That was what mattered: whether it ends well does
     /// not.
-    pub(super) fn end(self) {
-        if let Err(error) = self.client.shut_down() {
+    pub(super) fn end(&self) {
+        if let Err(error) = self.shut_down() {
             tracing::debug!(%error, "a microVM was not told to end");
         }
+    }
+
+    /// Has everything unmounted, and ends it.
+    ///
+    /// # Errors
+    /// When something could not be unmounted.
+    pub(super) fn shut_down(&self) -> Result<()> {
+        let ended = self.client.shut_down();
+        // It has nothing more to write, and lingers until the answer has come.
+        self.process.kill();
         if !self.process.wait(END_DEADLINE) {
-            tracing::warn!(backend = %self.kind, "a microVM did not end by itself");
+            tracing::warn!(backend = %self.kind, "a microVM did not end");
         }
+        Ok(ended?)
+    }
+
+    /// Kills it.
+    pub(super) fn kill(&self) {
+        self.process.kill();
     }
 }
 

@@ -77,7 +77,7 @@ impl Prepared for Ready {
         ]
     }
 
-    fn command(&self, dir: &RunDir) -> (Command, Confinement) {
+    fn command(&self, dir: &RunDir, disks: usize) -> (Command, Confinement) {
         let mut qemu = Command::new(&self.program);
         let memory = self.memory_mib;
         qemu.args(["-nodefaults", "-no-user-config", "-no-reboot"])
@@ -104,9 +104,12 @@ impl Prepared for Ready {
         qemu.args(["-monitor", "none"]);
         let socket =
             |id: &str, path: PathBuf| format!("socket,id={id},path={}", doubled_commas(&path));
-        qemu.args(["-chardev", &socket("disk", dir.disk())])
-            .args(["-device", "vhost-user-blk-pci,chardev=disk"])
-            .args(["-chardev", &socket("agent", dir.console())])
+        for index in 0..disks {
+            let id = format!("disk{index}");
+            qemu.args(["-chardev", &socket(&id, dir.disk(index))])
+                .args(["-device", &format!("vhost-user-blk-pci,chardev={id}")]);
+        }
+        qemu.args(["-chardev", &socket("agent", dir.console())])
             .args(["-device", "virtio-serial-pci"])
             .args(["-device", "virtserialport,chardev=agent,name=diskfs.0"]);
         qemu.env_clear().env("TMPDIR", dir.path());

@@ -55,9 +55,9 @@ impl RunDir {
         self.dir.path()
     }
 
-    /// The socket of the machine's disk.
-    pub(super) fn disk(&self) -> PathBuf {
-        self.path().join("disk")
+    /// The socket of the machine's disk with that index.
+    pub(super) fn disk(&self, index: usize) -> PathBuf {
+        self.path().join(format!("disk{index}"))
     }
 
     /// The socket of the machine's console.
@@ -123,7 +123,7 @@ mod tests {
         let path = dir.path().to_owned();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
-        assert!(dir.disk().as_os_str().len() <= MAX_SOCKET_PATH_BYTES);
+        assert!(dir.disk(99).as_os_str().len() <= MAX_SOCKET_PATH_BYTES);
         drop(dir);
         assert!(!path.exists());
     }

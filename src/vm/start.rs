@@ -9,17 +9,17 @@ use super::options::{Choice, VmOptions};
 use super::verdict::Verdicts;
 use crate::{Error, ErrorKind, Result};
 
-/// Starts a machine with `disk`.
+/// Starts a machine with these disks.
 ///
 /// # Errors
 /// `Unsupported` when none answers: with what was tried, why each failed, and what mends it.
-pub(super) fn start(options: &VmOptions, disk: &Disk) -> Result<Machine> {
+pub(super) fn start(options: &VmOptions, disks: &[Disk]) -> Result<Machine> {
     let verdicts = Verdicts::of_this_boot();
     // One that was asked for is tried whatever happened before.
     let repeats = options.choice != Choice::Auto;
     let mut failures = Failures::default();
     for &kind in candidates(options.choice) {
-        match start_kind(kind, options, disk, &verdicts, repeats) {
+        match start_kind(kind, options, disks, &verdicts, repeats) {
             Ok(machine) => return Ok(machine),
             Err(error) => failures.add(kind, &error),
         }
@@ -31,8 +31,8 @@ pub(super) fn start(options: &VmOptions, disk: &Disk) -> Result<Machine> {
 ///
 /// # Errors
 /// Why it does not answer.
-pub(super) fn start_only(kind: Kind, options: &VmOptions, disk: &Disk) -> Result<Machine> {
-    start_kind(kind, options, disk, &Verdicts::of_this_boot(), true)
+pub(super) fn start_only(kind: Kind, options: &VmOptions, disks: &[Disk]) -> Result<Machine> {
+    start_kind(kind, options, disks, &Verdicts::of_this_boot(), true)
 }
 
 /// Starts a machine of that kind, and notes how that went. One that failed before is not tried again unless
@@ -40,7 +40,7 @@ pub(super) fn start_only(kind: Kind, options: &VmOptions, disk: &Disk) -> Result
 fn start_kind(
     kind: Kind,
     options: &VmOptions,
-    disk: &Disk,
+    disks: &[Disk],
     verdicts: &Verdicts,
     repeats: bool,
 ) -> Result<Machine> {
@@ -53,7 +53,7 @@ fn start_kind(
         return Err(Error::new(ErrorKind::Unsupported, why).with_hint(hint));
     }
     let deadline = options.deadline.unwrap_or(backend.deadline());
-    let started = Machine::start(kind, &*prepared, options.memory_mib, disk, deadline);
+    let started = Machine::start(kind, &*prepared, options.memory_mib, disks, deadline);
     match &started {
         Ok(_) => verdicts.worked(kind, &files),
         Err(error) => {

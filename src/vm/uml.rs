@@ -54,7 +54,7 @@ impl Prepared for Ready {
         vec![self.kernel.clone()]
     }
 
-    fn command(&self, dir: &RunDir) -> (Command, Confinement) {
+    fn command(&self, dir: &RunDir, disks: usize) -> (Command, Confinement) {
         let mut command = Command::new(&self.kernel);
         let device =
             |socket: PathBuf, kind: u32| format!("virtio_uml.device={}:{kind}", socket.display());
@@ -67,7 +67,7 @@ impl Prepared for Ready {
             .arg("seccomp=auto")
             .arg(format!("uml_dir={}", dir.path().display()))
             .arg("umid=microvm")
-            .arg(device(dir.disk(), VIRTIO_BLOCK))
+            .args((0..disks).map(|index| device(dir.disk(index), VIRTIO_BLOCK)))
             .arg(device(dir.console(), VIRTIO_CONSOLE))
             // Its memory is a file there, without a name.
             .env_clear()

@@ -5,7 +5,9 @@ mod endings;
 mod kinds;
 mod missing;
 mod mounted;
+mod programs;
 mod qemu;
+mod tools;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

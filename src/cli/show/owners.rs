@@ -17,6 +17,19 @@ pub(crate) struct Owners<'a> {
     groups: OnceCell<HashMap<u32, String>>,
 }
 
+/// What a guest knows of one of its users.
+#[cfg(feature = "microvm")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Login {
+    pub(crate) name: String,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// Besides that one.
+    pub(crate) groups: Vec<u32>,
+    pub(crate) home: String,
+    pub(crate) shell: String,
+}
+
 /// Whether numbers are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Numeric {
@@ -77,6 +90,45 @@ impl<'a> Owners<'a> {
             found.and_then(|mut fields| fields.nth(3)?.parse().ok())
         };
         line(0, user).or_else(|| line(2, &uid))
+    }
+
+    /// What passwd(5) says of a user by name or number, and the groups besides.
+    #[cfg(feature = "microvm")]
+    pub(crate) fn login(&self, user: &str) -> Option<Login> {
+        let text = self.filesystem.read_at_most("/etc/passwd", LIMIT_BYTES);
+        let text = String::from_utf8_lossy(&text.ok()?).into_owned();
+        let uid = self.uid(user)?.to_string();
+        let mut lines = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        let fields = lines.find(|fields| fields.get(2) == Some(&uid.as_str()))?;
+        let [name, _, uid, gid, _, home, shell, ..] = *fields else {
+            return None;
+        };
+        Some(Login {
+            name: name.to_owned(),
+            uid: uid.parse().ok()?,
+            gid: gid.parse().ok()?,
+            groups: self.groups_of(name),
+            home: home.to_owned(),
+            shell: shell.to_owned(),
+        })
+    }
+
+    /// The groups that group(5) lists a user in.
+    #[cfg(feature = "microvm")]
+    fn groups_of(&self, user: &str) -> Vec<u32> {
+        let text = self.filesystem.read_at_most("/etc/group", LIMIT_BYTES);
+        let text = text.unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let groups = text.lines().filter_map(|line| {
+            let mut fields = line.split(':').skip(2);
+            let gid = fields.next()?.parse().ok()?;
+            fields
+                .next()?
+                .split(',')
+                .any(|name| name == user)
+                .then_some(gid)
+        });
+        groups.collect()
     }
 
     fn number(&self, cell: &OnceCell<HashMap<u32, String>>, path: &str, name: &str) -> Option<u32> {

@@ -17,11 +17,16 @@ const SAID_LINES: usize = 12;
 
 /// Runs a program that says nothing when all is well.
 pub(super) fn run(command: &mut Command) -> Result<()> {
+    output_of(command).map(drop)
+}
+
+/// Runs a program, and returns what it prints.
+pub(super) fn output_of(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output();
     let output = output.map_err(|e: std::io::Error| Error::from(e).in_file(&name))?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);

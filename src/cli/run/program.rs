@@ -1,0 +1,116 @@
+//! What a program of the guest is run with.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+
+use clap::Args;
+
+use diskfs::vm::{Program, User};
+use diskfs::{Error, ErrorKind, Filesystem, Result};
+
+use crate::cli::show::owners::{Login, Numeric, Owners};
+
+/// Where programs are, as distributions have it for root.
+const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+#[derive(Debug, Args)]
+pub(super) struct ProgramArgs {
+    /// Set a variable of its environment; may be given again
+    #[arg(short, long, value_name = "NAME=VALUE", value_parser = variable)]
+    env: Vec<OsString>,
+
+    /// Its working directory in the guest
+    #[arg(short, long, value_name = "DIR", default_value = "/")]
+    workdir: OsString,
+
+    /// Run it as USER or USER:GROUP, by the guest's names or numbers [default: root]
+    #[arg(short, long, value_name = "USER")]
+    user: Option<String>,
+}
+
+fn variable(text: &str) -> std::result::Result<OsString, String> {
+    match text.split_once('=') {
+        Some((name, _)) if !name.is_empty() => Ok(text.into()),
+        _ => Err(format!("`{text}` sets no variable; write NAME=VALUE")),
+    }
+}
+
+impl ProgramArgs {
+    /// The program with its environment: little of this one's, for the guest is another system.
+    pub(super) fn program(&self, guest: &Filesystem, words: &[OsString]) -> Result<Program> {
+        let login = self.login(guest)?;
+        let terminal = std::env::var_os("TERM").map(|term| [b"TERM=", term.as_bytes()].concat());
+        let mut environment = vec![
+            PATH.into(),
+            format!("HOME={}", login.home).into(),
+            format!("USER={}", login.name).into(),
+            format!("LOGNAME={}", login.name).into(),
+            format!("SHELL={}", login.shell).into(),
+        ];
+        environment.extend(terminal);
+        environment.extend(self.env.iter().map(|line| line.clone().into_vec()));
+        Ok(Program {
+            words: words.iter().map(|word| word.clone().into_vec()).collect(),
+            environment,
+            directory: self.workdir.clone().into_vec(),
+            user: User {
+                uid: login.uid,
+                gid: login.gid,
+                groups: login.groups,
+            },
+        })
+    }
+
+    fn login(&self, guest: &Filesystem) -> Result<Login> {
+        let Some(said) = &self.user else {
+            return Ok(nobody_known("root", 0));
+        };
+        let owners = Owners::new(guest, Numeric::No);
+        let (user, group) = match said.split_once(':') {
+            Some((user, group)) => (user, Some(group)),
+            None => (said.as_str(), None),
+        };
+        let unknown = |what: &str, name: &str| {
+            Error::new(
+                ErrorKind::NotFound,
+                format!("the guest has no {what} {name}"),
+            )
+        };
+        let known = owners.login(user);
+        let by_number = || Some(nobody_known(user, user.parse().ok()?));
+        let login = known.or_else(by_number);
+        let login = login.ok_or_else(|| unknown("user", user))?;
+        match group {
+            None => Ok(login),
+            Some(group) => Ok(Login {
+                gid: owners.gid(group).ok_or_else(|| unknown("group", group))?,
+                groups: Vec::new(),
+                ..login
+            }),
+        }
+    }
+}
+
+/// A user of whom the guest says nothing.
+fn nobody_known(name: &str, uid: u32) -> Login {
+    Login {
+        name: name.to_owned(),
+        uid,
+        gid: uid,
+        groups: Vec::new(),
+        home: if uid == 0 { "/root" } else { "/" }.to_owned(),
+        shell: "/bin/sh".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_have_names() {
+        assert_eq!(variable("A=b=c"), Ok("A=b=c".into()));
+        assert_eq!(variable("A="), Ok("A=".into()));
+        assert!(variable("=b").is_err() && variable("A").is_err());
+    }
+}
