@@ -2,6 +2,7 @@
 //! `target/appliance`.
 
 mod endings;
+mod kills;
 mod kinds;
 mod missing;
 mod mounted;

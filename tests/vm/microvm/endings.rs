@@ -18,7 +18,7 @@ fn xfs(shop: &Workshop) -> std::path::PathBuf {
 }
 
 /// The processes whose program is this kernel.
-fn machines(appliance: &Path) -> Vec<rustix::process::Pid> {
+pub(super) fn machines(appliance: &Path) -> Vec<rustix::process::Pid> {
     let kernel = appliance.join("uml").canonicalize().unwrap();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let of_kernel = |process: &std::fs::DirEntry| {
@@ -30,7 +30,7 @@ fn machines(appliance: &Path) -> Vec<rustix::process::Pid> {
 }
 
 /// A kernel of its own, so that other tests' machines are not counted.
-fn own_appliance(shop: &Workshop, appliance: &Path) -> std::path::PathBuf {
+pub(super) fn own_appliance(shop: &Workshop, appliance: &Path) -> std::path::PathBuf {
     let own = shop.path("appliance");
     std::fs::create_dir(&own).unwrap();
     std::fs::copy(appliance.join("uml"), own.join("uml")).unwrap();
