@@ -4,10 +4,12 @@
 mod endings;
 mod kills;
 mod kinds;
+mod layers;
 mod missing;
 mod mounted;
 mod programs;
 mod qemu;
+mod sandboxes;
 mod tools;
 
 use std::ffi::OsStr;
