@@ -17,8 +17,8 @@ use super::tool;
 
 /// Check filesystems with their own programs, in a microVM
 ///
-/// e2fsck, xfs_repair, btrfs check, fsck.f2fs, fsck.vfat, fsck.exfat or ntfsfix looks at each filesystem
-/// of the image, or at the volume that is named. Without --repair nothing is written: a journal is
+/// The program of its kind (`e2fsck`, `xfs_repair`, `btrfs check`, `fsck.f2fs`, `fsck.vfat`, `fsck.exfat`,
+/// `ntfsfix`) looks at each filesystem of the image, or at the volume that is named. Without --repair nothing is written: a journal is
 /// replayed in memory only. With it, what is broken is mended, and looked at again.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -70,11 +70,12 @@ pub(super) fn run(args: &Check, session: &mut Session) -> Result<()> {
             damaged.said.trim_end()
         );
         let error = Error::new(ErrorKind::Corrupt, reason);
-        let error = match args.repair {
-            true => error.with_hint("what is left is beyond its program: take a backup"),
-            false => error.with_hint("--repair mends it; keep a copy, as an overlay"),
+        let hint = if args.repair {
+            "what is left is beyond its program: take a backup"
+        } else {
+            "--repair mends it; keep a copy before"
         };
-        session.report(&error);
+        session.report(&error.with_hint(hint));
     }
     Ok(())
 }

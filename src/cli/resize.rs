@@ -19,8 +19,8 @@ use super::tool;
 
 /// Make a filesystem as large as its volume, in a microVM
 ///
-/// The kernel and the filesystem's own program do it: xfs_growfs, btrfs, resize2fs, resize.f2fs or
-/// ntfsresize. The volume itself stays as it is: the image, its partition or logical volume has to be made
+/// The kernel and the filesystem's own program do it: `xfs_growfs`, `btrfs`, `resize2fs`, `resize.f2fs` or
+/// `ntfsresize`. The volume itself stays as it is: the image, its partition or logical volume has to be made
 /// larger before.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

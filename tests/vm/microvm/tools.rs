@@ -94,7 +94,9 @@ fn collect(value: &serde_json::Value, key: &str, found: &mut Vec<u64>) {
             }
         }
         serde_json::Value::Array(values) => {
-            values.iter().for_each(|value| collect(value, key, found));
+            for value in values {
+                collect(value, key, found);
+            }
         }
         _ => {}
     }
