@@ -75,7 +75,8 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::File;
 pub use filesystem::Filesystem;
 pub use stack::{
-    CodePage, Commits, Content, ContentClass, Disk, ExfatOptions, Fallback, FatKind, FatOptions,
-    Group, Keys, MdArray, NewFilesystem, RootReserve, SwapOptions, Volume, Wanted, WriteOptions,
+    CodePage, Commits, Content, ContentClass, Disk, DiskId, ExfatOptions, Fallback, FatKind,
+    FatOptions, Group, Keys, MdArray, NewFilesystem, RootReserve, SwapOptions, Volume, Wanted,
+    WriteOptions,
 };
 pub use writable::WritableFilesystem;

@@ -28,7 +28,8 @@ use diskfs_volume::{PartitionTable, read_table};
 pub(crate) use choose::holds_system;
 pub use content::{Content, ContentClass};
 pub use driver::{Commits, RootReserve, WriteOptions};
-pub use fallback::{Fallback, Wanted};
+use fallback::FallbackOfDisk;
+pub use fallback::{DiskId, Fallback, Wanted};
 pub use luks::Keys;
 pub use lvm::Group;
 pub use md::MdArray;
@@ -51,7 +52,7 @@ pub struct Disk {
     table: OnceLock<Option<PartitionTable>>,
     keys: OnceLock<Keys>,
     code_page: OnceLock<CodePage>,
-    fallback: OnceLock<Arc<dyn Fallback>>,
+    fallback: OnceLock<FallbackOfDisk>,
     volumes: OnceLock<Volumes>,
     /// The machine's other disks.
     further: Vec<Disk>,
@@ -261,7 +262,7 @@ impl Disk {
     /// Sets what opens the filesystems that no driver here does. It counts once: before anything asks
     /// for the volumes.
     pub fn set_fallback(&self, fallback: Arc<dyn Fallback>) {
-        let _ = self.fallback.set(fallback);
+        let _ = self.fallback.set(FallbackOfDisk::new(fallback));
     }
 
     /// A volume of this disk, with what was set for all.
@@ -271,7 +272,7 @@ impl Disk {
             None => volume,
         };
         match self.fallback.get() {
-            Some(fallback) => volume.with_fallback(Arc::clone(fallback)),
+            Some(fallback) => volume.with_fallback(fallback.clone()),
             None => volume,
         }
     }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 mod buffers;
 mod complaints;
+mod front_end;
 mod memory;
 mod protocol;
 mod ring;
@@ -26,6 +27,7 @@ mod service;
 pub(crate) mod testing;
 
 pub(crate) use buffers::{Buffers, Cursor, Malformed};
+pub(crate) use front_end::FrontEnd;
 pub(crate) use ring::{Ring, Taken, Telling};
 pub(crate) use rings::{Rings, Waiting, Woken};
 pub(crate) use service::{Ended, Service, Stopper};
@@ -46,6 +48,9 @@ pub(crate) trait Device: Send + Sync + 'static {
 
     /// Its configuration space. What is asked for behind its end reads as zeroes.
     fn config(&self) -> Vec<u8>;
+
+    /// The front end can be told when the [`config`](Self::config) changes.
+    fn set_front_end(&self, _front_end: &Arc<FrontEnd>) {}
 
     /// How many threads call [`work`](Self::work).
     fn threads(&self) -> usize;

@@ -16,6 +16,7 @@ mod kinds;
 mod kvm_probe;
 mod machine;
 mod options;
+mod pool;
 mod process;
 mod qemu;
 mod run_dir;
@@ -29,6 +30,7 @@ pub use appliance::Appliance;
 pub use backend::Kind;
 pub use diskfs_remote::client::{Ended, Happened, Program, Running, Stream, User};
 pub use options::{Choice, VmOptions};
+use pool::Pool;
 pub use tree::MachineTree;
 
 use std::sync::Arc;
@@ -78,27 +80,38 @@ impl Trial {
 const TRIAL_DISK_BYTES: usize = 1 << 20;
 
 /// Opens filesystems in a microVM.
-#[derive(Debug, Clone, Default)]
+///
+/// A machine whose filesystem was closed waits a while for the next one of the same disk. With the last clone of
+/// this, those that wait are gone.
+#[derive(Debug, Clone)]
 pub struct MicroVm {
-    options: VmOptions,
+    pool: Arc<Pool>,
 }
 
 impl MicroVm {
-    /// One with these options. Nothing is started yet.
+    /// One with these options. Nothing is started yet, but what [is to wait](VmOptions::pool).
     pub fn new(options: VmOptions) -> Self {
-        Self { options }
+        Self {
+            pool: Arc::new(Pool::new(options)),
+        }
+    }
+}
+
+impl Default for MicroVm {
+    fn default() -> Self {
+        Self::new(VmOptions::default())
     }
 }
 
 impl Fallback for MicroVm {
     fn takes(&self, kind: &str) -> bool {
-        self.options.choice != Choice::None && kinds::of(kind).is_some()
+        self.pool.options().choice != Choice::None && kinds::of(kind).is_some()
     }
 
     fn open(&self, wanted: &Wanted<'_>, device: Arc<dyn BlockRead>) -> Result<Arc<dyn FsRead>> {
         // The kernel replays a journal also when it mounts read-only, and the image must not change.
         let scratch = Arc::new(Overlay::in_memory(device, RECOVERY_MAX_BYTES));
-        let fs = machine::mount(&self.options, wanted, scratch, machine::Access::ReadOnly)?;
+        let fs = machine::mount(&self.pool, wanted, scratch, machine::Access::ReadOnly)?;
         Ok(fs)
     }
 
@@ -107,7 +120,7 @@ impl Fallback for MicroVm {
         wanted: &Wanted<'_>,
         device: Arc<dyn BlockWrite>,
     ) -> Result<Arc<dyn FsWrite>> {
-        let fs = machine::mount(&self.options, wanted, device, machine::Access::ReadWrite)?;
+        let fs = machine::mount(&self.pool, wanted, device, machine::Access::ReadWrite)?;
         Ok(fs)
     }
 }

@@ -18,6 +18,7 @@ mod kernel_calls;
 mod kernel_fs;
 mod machine;
 mod programs;
+mod waiting;
 
 pub use kernel_fs::{Kept, KernelFs};
 pub use machine::{DirectoryMachine, LinuxMachine};

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use diskfs_remote::server::{About, Location, Machine, MountRequest, Program, Running, Served};
@@ -14,6 +13,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::kernel_fs::{Kept, KernelFs};
 use crate::programs::Programs;
+use crate::waiting::pause;
 
 /// How long a device may take to appear.
 const DEVICE_DEADLINE: Duration = Duration::from_secs(5);
@@ -57,6 +57,7 @@ impl Machine for LinuxMachine {
 
     fn mount(&self, request: &MountRequest) -> Result<Arc<dyn Served>> {
         let device = wait_for_device(&request.device)?;
+        wait_for_size(&device, request.size_bytes)?;
         let number = self.mounted.fetch_add(1, Ordering::Relaxed);
         let target = format!("{MOUNTS}/{number}");
         fs::create_dir_all(&target).map_err(|error| {
@@ -150,7 +151,7 @@ fn wait_for_device(name: &str) -> Result<PathBuf> {
             "no device can have this name",
         ));
     }
-    let deadline = Instant::now().checked_add(DEVICE_DEADLINE);
+    let began = Instant::now();
     loop {
         let node = Path::new("/dev").join(name);
         if node.exists() {
@@ -159,13 +160,32 @@ fn wait_for_device(name: &str) -> Result<PathBuf> {
         if let Some(node) = by_serial(name) {
             return Ok(node);
         }
-        if deadline.is_none_or(|deadline| Instant::now() > deadline) {
+        if began.elapsed() > DEVICE_DEADLINE {
             return Err(Error::new(
                 ErrorKind::NotFound,
                 format!("there is no device {name}"),
             ));
         }
-        thread::sleep(Duration::from_millis(2));
+        pause(began);
+    }
+}
+
+/// Waits until the kernel has heard how large the device is.
+fn wait_for_size(device: &Path, size_bytes: u64) -> Result<()> {
+    let (sectors, name) = (size_bytes >> 9, device.file_name().unwrap_or_default());
+    let told = Path::new("/sys/class/block").join(name).join("size");
+    let began = Instant::now();
+    loop {
+        let size = fs::read_to_string(&told);
+        let is_it = size.is_ok_and(|size| size.trim_end().parse() == Ok(sectors));
+        if is_it || size_bytes == 0 {
+            return Ok(());
+        }
+        if began.elapsed() > DEVICE_DEADLINE {
+            let reason = format!("{} is not as large as it should be", device.display());
+            return Err(Error::new(ErrorKind::Io, reason));
+        }
+        pause(began);
     }
 }
 

@@ -22,6 +22,10 @@ pub(crate) struct VmArgs {
     /// The directory of the kernels for it (see `diskfs appliance`)
     #[arg(long, value_name = "DIR")]
     appliance: Option<PathBuf>,
+
+    /// How many booted machines wait for the next image, to mount it at once
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    vm_pool: u8,
 }
 
 impl VmArgs {
@@ -33,6 +37,7 @@ impl VmArgs {
         Ok(VmOptions {
             choice,
             appliance: self.appliance.clone(),
+            pool: self.vm_pool,
             ..VmOptions::default()
         })
     }

@@ -27,11 +27,11 @@
 
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::os::unix::net::UnixListener;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use diskfs_block::{BlockRead, BlockWrite, Error as BlockError};
 
-use crate::vhost_user::{self, Service};
+use crate::vhost_user::{self, FrontEnd, Service};
 use crate::{Error, ErrorKind, Result};
 
 mod backend;
@@ -49,9 +49,12 @@ use failures::Failures;
 /// has gone.
 #[derive(Debug)]
 pub struct BlockDevice {
-    disk: Disk,
+    /// Locked for reading by each request, as long as it takes.
+    disk: RwLock<Disk>,
     serial: String,
     failures: Failures,
+    /// The one that it is served to, if it hears of changes.
+    front_end: Mutex<Option<Arc<FrontEnd>>>,
 }
 
 #[derive(Debug)]
@@ -73,9 +76,10 @@ impl BlockDevice {
 
     fn new(disk: Disk) -> Self {
         Self {
-            disk,
+            disk: RwLock::new(disk),
             serial: String::from("diskfs"),
             failures: Failures::default(),
+            front_end: Mutex::new(None),
         }
     }
 
@@ -88,7 +92,7 @@ impl BlockDevice {
 
     /// Whether the guest can't write to it.
     pub fn is_read_only(&self) -> bool {
-        matches!(self.disk, Disk::ReadOnly(_))
+        matches!(*self.disk(), Disk::ReadOnly(_))
     }
 
     /// The first error of the device below that a guest was answered with: all that it was told is that
@@ -97,17 +101,51 @@ impl BlockDevice {
         self.failures.first()
     }
 
+    /// How large it is.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.disk().reader().size_bytes()
+    }
+
+    /// Puts another device behind it. What was asked of the one before is done then, and nothing of it is kept.
+    #[cfg(any(test, feature = "microvm"))]
+    pub(crate) fn exchange(&self, device: Arc<dyn BlockWrite>) {
+        let mut disk = self.disk.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *disk, Disk::Writable(device));
+        drop(disk);
+        drop(before); // Not under the lock: it may be the last one.
+    }
+
+    /// Tells the front end how large it is now. `false` when that hears of no changes.
+    #[cfg(feature = "microvm")]
+    pub(crate) fn tell_size(&self) -> bool {
+        let front_end = self.front_end().clone();
+        front_end.is_some_and(|front_end| front_end.config_changed().is_ok())
+    }
+
+    fn front_end(&self) -> std::sync::MutexGuard<'_, Option<Arc<FrontEnd>>> {
+        self.front_end
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is behind it, and stays so as long as this is held.
+    fn disk(&self) -> RwLockReadGuard<'_, Disk> {
+        self.disk.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Disk {
     fn reader(&self) -> &dyn BlockRead {
-        match &self.disk {
-            Disk::ReadOnly(device) => device.as_ref(),
-            Disk::Writable(device) => device.as_ref(),
+        match self {
+            Self::ReadOnly(device) => device.as_ref(),
+            Self::Writable(device) => device.as_ref(),
         }
     }
 
     fn writer(&self) -> Option<&dyn BlockWrite> {
-        match &self.disk {
-            Disk::ReadOnly(_) => None,
-            Disk::Writable(device) => Some(device.as_ref()),
+        match self {
+            Self::ReadOnly(_) => None,
+            Self::Writable(device) => Some(device.as_ref()),
         }
     }
 }

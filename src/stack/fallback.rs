@@ -1,6 +1,7 @@
 //! What opens the filesystems that no driver here does.
 
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use diskfs_block::{BlockRead, BlockWrite};
@@ -42,6 +43,37 @@ pub struct Wanted<'a> {
     pub volume: &'a str,
     /// The kind of filesystem, as `blkid` names it: `xfs`.
     pub kind: &'a str,
+    /// The disk that the volume is on.
+    pub disk: DiskId,
+}
+
+/// Tells the disks apart that a process has opened: volumes with the same one come from whoever made that disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DiskId(u64);
+
+impl DiskId {
+    /// One that there was not before.
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// What a disk's volumes fall back to.
+#[derive(Debug, Clone)]
+pub(super) struct FallbackOfDisk {
+    pub(super) fallback: Arc<dyn Fallback>,
+    pub(super) disk: DiskId,
+}
+
+impl FallbackOfDisk {
+    /// For a disk that has none yet.
+    pub(super) fn new(fallback: Arc<dyn Fallback>) -> Self {
+        Self {
+            fallback,
+            disk: DiskId::new(),
+        }
+    }
 }
 
 /// What was opened for reading, kept for who asks next: a fallback takes its time, and whether a system is

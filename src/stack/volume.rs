@@ -11,7 +11,7 @@ use diskfs_volume::lvm::LogicalVolume;
 use super::choose;
 use super::content::{Content, ContentClass};
 use super::driver::{self, WriteOptions};
-use super::fallback::{Fallback, Kept, Wanted};
+use super::fallback::{Fallback, FallbackOfDisk, Kept, Wanted};
 use super::guest_disk::GuestDisk;
 use super::luks::{self, Detached, Lock};
 use super::lvm::Group;
@@ -35,7 +35,7 @@ pub struct Volume {
     /// Of short names on FAT; `None` when nobody said it.
     code_page: Option<CodePage>,
     detached_header: Option<Arc<Detached>>,
-    fallback: Option<Arc<dyn Fallback>>,
+    fallback: Option<FallbackOfDisk>,
     /// What that opened.
     kept: Kept,
 }
@@ -101,7 +101,7 @@ impl Volume {
         }
     }
 
-    pub(super) fn with_fallback(self, fallback: Arc<dyn Fallback>) -> Self {
+    pub(super) fn with_fallback(self, fallback: FallbackOfDisk) -> Self {
         Self {
             fallback: Some(fallback),
             ..self
@@ -256,7 +256,7 @@ impl Volume {
     }
 
     fn falls_back(&self, content: &Content) -> bool {
-        let takes = |fallback: &Arc<dyn Fallback>| fallback.takes(content.kind);
+        let takes = |of_disk: &FallbackOfDisk| of_disk.fallback.takes(content.kind);
         content.class == ContentClass::Filesystem && self.fallback.as_ref().is_some_and(takes)
     }
 
@@ -326,7 +326,7 @@ impl Volume {
             Some(Err(e)) => self.in_image(e),
             None => self.unsupported(content),
         };
-        let Some(fallback) = &self.fallback else {
+        let Some(FallbackOfDisk { fallback, disk }) = &self.fallback else {
             return Err(unsupported);
         };
         if !self.falls_back(content) {
@@ -336,6 +336,7 @@ impl Volume {
         let wanted = Wanted {
             volume: &self.name,
             kind: content.kind,
+            disk: *disk,
         };
         let opened = open(&**fallback, &wanted);
         opened.map_err(|error| match error.kind() {

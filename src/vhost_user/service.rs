@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use vhost::vhost_user::{BackendReqHandler, Error};
 
 use super::Device;
+use super::front_end::FrontEnd;
 use super::protocol::Handler;
 use super::rings::Rings;
 
@@ -172,7 +173,7 @@ fn serve<D: Device>(stream: UnixStream, device: &Arc<D>, stopping: &Stopping) ->
     let rings = Arc::new(Rings::new(device.name(), &device.rings())?);
     let workers = start_workers(device, &rings);
     let error = match &workers {
-        Ok(_) => talk(stream, Handler::new(Arc::clone(device), Arc::clone(&rings))),
+        Ok(_) => talk(stream, device, &rings),
         Err(_) => Error::BackendInternalError,
     };
     rings.end();
@@ -197,9 +198,18 @@ fn start_workers<D: Device>(
 }
 
 /// Answers the front end's messages. Returns what ended that.
-fn talk<D: Device>(stream: UnixStream, handler: Handler<D>) -> Error {
+fn talk<D: Device>(stream: UnixStream, device: &Arc<D>, rings: &Arc<Rings>) -> Error {
+    let Ok(coming) = stream.try_clone() else {
+        return Error::BackendInternalError;
+    };
+    let handler = Handler::new(Arc::clone(device), Arc::clone(rings));
     let mut requests = BackendReqHandler::from_stream(stream, Arc::new(Mutex::new(handler)));
+    // Open as long as the connection: User Mode Linux can't do with an end of it.
+    let mut kept = None;
     loop {
+        if let Some(front_end) = FrontEnd::coming(&coming) {
+            device.set_front_end(kept.insert(Arc::new(front_end)));
+        }
         if let Err(error) = requests.handle_request() {
             return error;
         }

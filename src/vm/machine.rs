@@ -5,16 +5,17 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use diskfs_block::BlockWrite;
+use diskfs_block::{BlockWrite, Memory};
 use diskfs_remote::client::{Client, MountRequest, Remote};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::backend::{Channel, Kind, Prepared};
 use super::console::{self, Console};
 use super::kinds::{self, Mounting};
+use super::pool::Pool;
 use super::process::Process;
 use super::run_dir::RunDir;
-use super::{VmOptions, start};
+use super::start;
 use crate::export::vhost_user::{self, BlockDevice, Options, Served};
 use crate::{Error, ErrorKind, Result, Wanted};
 
@@ -45,26 +46,64 @@ pub(super) fn serial(index: usize) -> String {
     format!("{SERIAL}{index}")
 }
 
-/// Opens a filesystem in a machine of its own, which ends when the filesystem is closed or dropped.
+/// A device with nothing on it: what is behind the disk of a machine that waits.
+pub(super) fn nothing() -> Arc<dyn BlockWrite> {
+    Arc::new(Memory::new(Vec::new()))
+}
+
+/// Opens a filesystem in a machine of its own, which goes back to the pool when the filesystem is closed or
+/// dropped.
 pub(super) fn mount(
-    options: &VmOptions,
+    pool: &Pool,
     wanted: &Wanted<'_>,
     device: Arc<dyn BlockWrite>,
     access: Access,
 ) -> Result<Arc<Remote>> {
     let mounting = kinds::for_access(wanted.kind, access)?;
-    let disk = Arc::new(BlockDevice::writable(device));
     let began = Instant::now();
-    let machine = start::start(options, std::slice::from_ref(&disk))?;
-    let remote = machine.mount(DEVICE, &mounting, access)?;
+    let waiting = mount_in_waiting(pool, wanted, &device, &mounting, access);
+    let has_waited = waiting.is_some();
+    let (machine, remote) = if let Some(mounted) = waiting {
+        mounted
+    } else {
+        let disk = Arc::new(BlockDevice::writable(device));
+        let machine = start::start(pool.options(), &[disk])?;
+        let remote = machine.mount(DEVICE, &mounting, access)?;
+        (machine, remote)
+    };
     tracing::info!(
         volume = wanted.volume,
         backend = %machine.kind,
         kernel = machine.client.about().kernel,
+        has_waited,
         milliseconds = began.elapsed().as_millis(),
         "mounted in a microVM"
     );
-    Ok(Arc::new(remote.ending_with(move || machine.end())))
+    let (home, disk) = (pool.home(), wanted.disk);
+    let remote = remote.ending_with(move |unmounted| match unmounted {
+        Ok(()) => home.put(machine, disk),
+        Err(_) => drop(machine),
+    });
+    Ok(Arc::new(remote))
+}
+
+/// Opens it in a machine that waits. `None` when there is none, or when it does not work: in a new one it may, and
+/// what that says counts.
+fn mount_in_waiting(
+    pool: &Pool,
+    wanted: &Wanted<'_>,
+    device: &Arc<dyn BlockWrite>,
+    mounting: &Mounting,
+    access: Access,
+) -> Option<(Machine, Remote)> {
+    let machine = pool.take(wanted.disk)?.with(Arc::clone(device))?;
+    match machine.mount(DEVICE, mounting, access) {
+        Ok(remote) => Some((machine, remote)),
+        Err(error) => {
+            tracing::info!(%error, "a machine that waited is of no use");
+            None
+        }
+    }
 }
 
 /// A machine that answers. Dropped, it is gone, with its process, its sockets and its threads.
@@ -74,6 +113,8 @@ pub(super) struct Machine {
     pub(super) client: Client,
     process: Arc<Process>,
     disks: Vec<Disk>,
+    /// How many bytes its kernel has said until the agent answered.
+    said: u64,
     /// They end with the process.
     _served: Vec<Served>,
     _console: Option<Console>,
@@ -114,6 +155,7 @@ impl Machine {
         let machine = Self {
             kind,
             client,
+            said: process.said(),
             process,
             disks: disks.to_vec(),
             _served: served,
@@ -130,12 +172,44 @@ impl Machine {
         mounting: &Mounting,
         access: Access,
     ) -> Result<Remote> {
+        // Of several, none was exchanged.
+        let size_bytes = self.only_disk().map_or(0, |disk| disk.size_bytes());
         let request = MountRequest {
+            size_bytes,
             read_only: access == Access::ReadOnly,
             options: mounting.data.to_owned(),
             ..MountRequest::new(device, mounting.name_in(self.kernel()))
         };
         Ok(self.client.mount(&request)?)
+    }
+
+    fn only_disk(&self) -> Option<&Disk> {
+        match &*self.disks {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    /// The same with this behind its only disk; `None` when its kernel can't be told of that.
+    fn with(self, device: Arc<dyn BlockWrite>) -> Option<Self> {
+        let disk = self.only_disk()?;
+        disk.exchange(device);
+        disk.tell_size().then_some(self)
+    }
+
+    /// Lets go of what is behind its disks, which it sees no more.
+    pub(super) fn detach(&self) {
+        for disk in &self.disks {
+            disk.exchange(nothing());
+        }
+    }
+
+    /// Whether nothing is known against it: it runs, its kernel (which is told to be quiet) has complained of
+    /// nothing, and its disks had no errors.
+    pub(super) fn is_sound(&self) -> bool {
+        let is_silent = self.process.said() == self.said;
+        let has_errors = self.disks.iter().any(|disk| disk.first_error().is_some());
+        is_silent && !has_errors && self.process.ending().is_none()
     }
 
     /// The kernel's version, as it says.

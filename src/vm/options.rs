@@ -49,6 +49,9 @@ pub struct VmOptions {
     pub memory_mib: u32,
     /// How long a machine may take until it answers; `None` for what is usual for its backend.
     pub deadline: Option<Duration>,
+    /// How many booted machines that have never mounted anything are kept waiting for the next image, so that to
+    /// mount it takes milliseconds. Each takes some 40 MiB.
+    pub pool: u8,
 }
 
 impl VmOptions {
@@ -64,6 +67,7 @@ impl Default for VmOptions {
             appliance: None,
             memory_mib: Self::DEFAULT_MEMORY_MIB,
             deadline: None,
+            pool: 0,
         }
     }
 }

@@ -10,6 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::ioctl_fionread;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
 use super::confine::Confinement;
@@ -29,6 +31,8 @@ const LOG_LINE_BYTES: u64 = 400;
 #[derive(Debug)]
 pub(super) struct Process {
     pidfd: OwnedFd,
+    /// To see how much of it was not taken yet.
+    output: io::PipeReader,
     state: Arc<State>,
     /// Started the process and waits for it: the kernel kills a child when the thread that made it
     /// ends.
@@ -45,6 +49,8 @@ struct State {
 struct Inner {
     status: Option<ExitStatus>,
     log: Vec<String>,
+    /// How many bytes of what it said were taken.
+    heard: u64,
 }
 
 impl State {
@@ -62,6 +68,7 @@ impl Process {
         let program = command.get_program().to_owned();
         confinement.apply_to(&mut command);
         let (said, log) = io::pipe()?;
+        let output = said.try_clone()?;
         command
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -82,6 +89,7 @@ impl Process {
             .map_err(|error| Error::from(error).in_file(&program))?;
         Ok(Self {
             pidfd,
+            output,
             state,
             supervisor: Some(supervisor),
         })
@@ -120,6 +128,14 @@ impl Process {
     /// The last lines that it said.
     fn log(&self) -> Vec<String> {
         self.state.lock().log.clone()
+    }
+
+    /// How many bytes it has said so far, whether or not they are in the log yet.
+    pub(super) fn said(&self) -> u64 {
+        let inner = self.state.lock();
+        // Without an end of it, nobody says anything any more.
+        let on_the_way = ioctl_fionread(&self.output).unwrap_or_default();
+        inner.heard.saturating_add(on_the_way)
     }
 
     /// Logs them, for who wants to know why it failed.
@@ -217,9 +233,27 @@ fn with_pidfd(mut child: Child) -> io::Result<(Child, OwnedFd)> {
     }
 }
 
+/// What a process says, of which each byte is counted as it is taken.
+struct Heard<'s> {
+    said: io::PipeReader,
+    state: &'s State,
+}
+
+impl Read for Heard<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        // Not under the lock, which is held for moments.
+        poll(&mut [PollFd::new(&self.said, PollFlags::IN)], None)?;
+        let mut inner = self.state.lock();
+        let len = self.said.read(buf)?;
+        let more = u64::try_from(len).unwrap_or_default();
+        inner.heard = inner.heard.saturating_add(more);
+        Ok(len)
+    }
+}
+
 /// Keeps the last lines until the process has closed its log, which it does when it ends.
 fn keep_log(said: io::PipeReader, state: &State) {
-    let mut said = BufReader::new(said);
+    let mut said = BufReader::new(Heard { said, state });
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -268,6 +302,17 @@ mod tests {
         let ending = process.ending().unwrap().to_string();
         assert_eq!(ending, "ended with exit code 3, saying `Kernel panic: no`");
         assert_eq!(process.log().len(), 3);
+    }
+
+    #[test]
+    fn what_it_said_counts_before_anybody_has_heard_it() {
+        let process = shell("printf 12345; sleep 1000");
+        let deadline = Instant::now() + SOON;
+        while process.said() == 0 {
+            assert!(Instant::now() < deadline);
+            thread::yield_now();
+        }
+        assert_eq!(process.said(), 5);
     }
 
     #[test]

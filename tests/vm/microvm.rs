@@ -7,6 +7,7 @@ mod kinds;
 mod layers;
 mod missing;
 mod mounted;
+mod pool;
 mod programs;
 mod qemu;
 mod sandboxes;

@@ -3,10 +3,11 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+
+use crate::waiting::pause;
 
 /// The name that the host gives its port.
 const NAME: &str = "diskfs.0";
@@ -22,7 +23,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Opens the port: the one that is named, or the virtio port that has our name.
 pub(super) fn open(named: Option<&str>) -> io::Result<File> {
-    let deadline = Instant::now().checked_add(DEADLINE);
+    let began = Instant::now();
     loop {
         let path = match named {
             Some(named) => Some(PathBuf::from(named)),
@@ -34,11 +35,11 @@ pub(super) fn open(named: Option<&str>) -> io::Result<File> {
             make_raw(&port)?;
             return Ok(port);
         }
-        if deadline.is_none_or(|deadline| Instant::now() > deadline) {
+        if began.elapsed() > DEADLINE {
             let reason = "there is no port to the host";
             return Err(io::Error::new(io::ErrorKind::NotFound, reason));
         }
-        thread::sleep(Duration::from_millis(1));
+        pause(began);
     }
 }
 

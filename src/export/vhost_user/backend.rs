@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::vhost_user::{Buffers, Device, Ring, Rings, Waiting, Woken};
+use crate::vhost_user::{Buffers, Device, FrontEnd, Ring, Rings, Waiting, Woken};
 
 use super::config::{FLUSH, Geometry};
 use super::request::Status;
@@ -26,13 +26,14 @@ pub(super) struct Backend {
 
 impl Backend {
     pub(super) fn new(device: Arc<BlockDevice>, options: &Options) -> Self {
-        let reader = device.reader();
+        let disk = device.disk();
         let geometry = Geometry {
-            size_bytes: reader.size_bytes(),
-            block_size: reader.block_size(),
-            is_read_only: device.is_read_only(),
+            size_bytes: disk.reader().size_bytes(),
+            block_size: disk.reader().block_size(),
+            is_read_only: disk.writer().is_none(),
             queues: options.queues.get(),
         };
+        drop(disk);
         Self {
             device,
             geometry,
@@ -87,7 +88,16 @@ impl Device for Backend {
     }
 
     fn config(&self) -> Vec<u8> {
-        self.geometry.config()
+        let size_bytes = self.device.size_bytes();
+        Geometry {
+            size_bytes,
+            ..self.geometry
+        }
+        .config()
+    }
+
+    fn set_front_end(&self, front_end: &Arc<FrontEnd>) {
+        *self.device.front_end() = Some(Arc::clone(front_end));
     }
 
     fn threads(&self) -> usize {

@@ -93,6 +93,24 @@ fn bytes(disk: &dyn BlockRead, offset: u64, len: usize) -> Vec<u8> {
 }
 
 #[test]
+fn another_device_can_be_put_behind_it() {
+    let (machine, disk) = memory(1 << 20);
+    let capacity = |machine: &Machine| machine.backend.config()[..8].to_vec();
+    assert_eq!(capacity(&machine), 2048_u64.to_le_bytes());
+    let before = Arc::downgrade(&disk);
+    drop(disk);
+    machine.disk.exchange(Arc::new(Memory::new(vec![7; 4096])));
+    assert!(before.upgrade().is_none(), "nothing of it is kept");
+    assert_eq!(capacity(&machine), 8_u64.to_le_bytes());
+    let sector = [Part::Writable(DATA, 512)];
+    assert_eq!(machine.ask(0, 7, &sector), OK);
+    assert_eq!(machine.guest.get(DATA, 512), [7; 512]);
+    assert_eq!(machine.ask(0, 8, &sector), IOERR, "there was one before");
+    machine.disk.exchange(Arc::new(Memory::new(vec![])));
+    assert_eq!(machine.ask(0, 0, &sector), IOERR);
+}
+
+#[test]
 fn reads_into_all_parts_of_a_request() {
     let (machine, disk) = memory(1 << 20);
     let parts = [

@@ -4,11 +4,11 @@ use diskfs_block::{BlockWrite, Error, Result as BlockResult};
 
 use crate::vhost_user::{Cursor, Malformed, Taken};
 
-use super::BlockDevice;
 use super::config::{LARGEST_REQUEST, LONGEST_RANGE, MOST_RANGES};
 use super::request::{
     HEADER_BYTES, ID_BYTES, RANGE_BYTES, Range, Request, SECTOR_SIZE, Status, locate,
 };
+use super::{BlockDevice, Disk};
 
 /// A longer request is done in pieces of this size: what the processor's cache still holds.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -47,13 +47,13 @@ impl Worker {
     /// Does what the guest asks for, and answers. `writes_through` is for a guest that never flushes.
     pub(super) fn answer(
         &mut self,
-        disk: &BlockDevice,
+        device: &BlockDevice,
         taken: &mut Taken<'_>,
         writes_through: bool,
     ) {
-        let (status, written) = match self.carry_out(disk, taken, writes_through) {
+        let (status, written) = match self.carry_out(device, taken, writes_through) {
             Ok(written) => (Status::Done, written),
-            Err(failure) => (failure.told(disk, taken), 0),
+            Err(failure) => (failure.told(device, taken), 0),
         };
         finish(taken, status, written);
     }
@@ -61,10 +61,11 @@ impl Worker {
     /// Returns how many bytes the guest got, without the status.
     fn carry_out(
         &mut self,
-        disk: &BlockDevice,
+        device: &BlockDevice,
         taken: &Taken<'_>,
         writes_through: bool,
     ) -> Outcome<u64> {
+        let disk = &*device.disk();
         let mut reader = taken.reader();
         let mut header = [0; HEADER_BYTES];
         reader.read(&mut header)?;
@@ -76,7 +77,7 @@ impl Worker {
                 self.read(disk, sector, room, taken.writer())?;
                 return Ok(room);
             }
-            Request::Id => return write_id(disk, room, taken.writer()),
+            Request::Id => return write_id(device, room, taken.writer()),
             Request::Write { sector } => self.write(writable(disk)?, sector, sent, reader)?,
             Request::Flush => return flush(disk).map(|()| 0),
             request @ (Request::Discard | Request::WriteZeroes) => {
@@ -90,13 +91,7 @@ impl Worker {
         Ok(0)
     }
 
-    fn read(
-        &mut self,
-        disk: &BlockDevice,
-        sector: u64,
-        len_bytes: u64,
-        mut to: Cursor<'_>,
-    ) -> Outcome {
+    fn read(&mut self, disk: &Disk, sector: u64, len_bytes: u64, mut to: Cursor<'_>) -> Outcome {
         let disk = disk.reader();
         let mut offset = place(sector, len_bytes, disk.size_bytes())?;
         let mut left = len_bytes;
@@ -139,12 +134,12 @@ impl Worker {
 
 impl Failure {
     /// What the guest is told; the log says more.
-    fn told(self, disk: &BlockDevice, taken: &Taken<'_>) -> Status {
+    fn told(self, device: &BlockDevice, taken: &Taken<'_>) -> Status {
         match self {
             Self::Unsupported => return Status::Unsupported,
             Self::Refused(reason) => taken.complain(&reason),
             Self::Memory(malformed) => taken.complain(&malformed),
-            Self::Device(operation, error) => disk.failures.add(operation, error),
+            Self::Device(operation, error) => device.failures.add(operation, error),
         }
         Status::Failed
     }
@@ -177,20 +172,20 @@ fn place(sector: u64, len_bytes: u64, size_bytes: u64) -> Outcome<u64> {
     ))
 }
 
-fn writable(disk: &BlockDevice) -> Outcome<&dyn BlockWrite> {
+fn writable(disk: &Disk) -> Outcome<&dyn BlockWrite> {
     let writer = disk.writer();
     writer.ok_or(Failure::Refused("a request writes to a read-only device"))
 }
 
 /// What has been written is durable then.
-fn flush(disk: &BlockDevice) -> Outcome {
+fn flush(disk: &Disk) -> Outcome {
     disk.writer()
         .map_or(Ok(()), |disk| device("flush", disk.flush()))
 }
 
-fn write_id(disk: &BlockDevice, room: u64, mut to: Cursor<'_>) -> Outcome<u64> {
+fn write_id(device: &BlockDevice, room: u64, mut to: Cursor<'_>) -> Outcome<u64> {
     let mut id = [0; ID_BYTES];
-    for (to, from) in id.iter_mut().zip(disk.serial.bytes()) {
+    for (to, from) in id.iter_mut().zip(device.serial.bytes()) {
         *to = from;
     }
     let len = usize::try_from(room).map_or(ID_BYTES, |room| room.min(ID_BYTES));

@@ -33,7 +33,9 @@ pub(super) fn machines(appliance: &Path) -> Vec<rustix::process::Pid> {
 pub(super) fn own_appliance(shop: &Workshop, appliance: &Path) -> std::path::PathBuf {
     let own = shop.path("appliance");
     std::fs::create_dir(&own).unwrap();
-    std::fs::copy(appliance.join("uml"), own.join("uml")).unwrap();
+    // By another process: what this one has open for writing, a machine that another test starts just then
+    // would have open, too, and no program can be run meanwhile.
+    run("cp", [appliance.join("uml"), own.join("uml")]).unwrap();
     own
 }
 

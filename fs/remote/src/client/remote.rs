@@ -33,7 +33,7 @@ pub struct Remote {
 }
 
 /// Something to do once.
-type Then = Box<dyn FnOnce() + Send>;
+type Then = Box<dyn FnOnce(&Result<()>) + Send>;
 
 /// What it was mounted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,9 +76,9 @@ impl Remote {
     }
 
     /// Has `then` called when it is unmounted, or when that has failed: whoever made the machine for this
-    /// filesystem ends it so.
+    /// filesystem ends it so, or uses it for another one.
     #[must_use]
-    pub fn ending_with(self, then: impl FnOnce() + Send + 'static) -> Self {
+    pub fn ending_with(self, then: impl FnOnce(&Result<()>) + Send + 'static) -> Self {
         *self.then() = Some(Box::new(then));
         self
     }
@@ -123,7 +123,7 @@ impl Remote {
         let unmounted = self.connection.call(call, done);
         let then = self.then().take();
         if let Some(then) = then {
-            then();
+            then(&unmounted);
         }
         unmounted
     }

@@ -26,7 +26,7 @@ pub struct Hello {
 
 impl Hello {
     /// The protocol's version: whoever has another one can't be spoken with.
-    pub const VERSION: u32 = 2;
+    pub const VERSION: u32 = 3;
 
     /// That of this version.
     pub fn new(about: About) -> Self {

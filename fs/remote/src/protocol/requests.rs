@@ -17,6 +17,9 @@ pub struct MountRequest {
     pub read_only: bool,
     /// The filesystem's own options, as mount(8) takes them after `-o`, with commas between them.
     pub options: String,
+    /// How large the device is, rounded down to sectors of 512 bytes: what it is mounted for may have come after
+    /// the machine was started. 0 when that is not known.
+    pub size_bytes: u64,
 }
 
 impl MountRequest {
@@ -27,6 +30,7 @@ impl MountRequest {
             kind: kind.into(),
             read_only: false,
             options: String::new(),
+            size_bytes: 0,
         }
     }
 }
