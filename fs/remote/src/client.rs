@@ -6,6 +6,7 @@ mod connection;
 mod handshake;
 mod holds;
 mod listing;
+mod names;
 mod programs;
 mod reading;
 mod remote;
@@ -20,6 +21,7 @@ use diskfs_vfs::{Metadata, Result};
 
 use crate::protocol::{Mounted, Reply, Request};
 use connection::{Call, Connection};
+use names::Names;
 
 pub use crate::protocol::{About, Ended, MountRequest, Place, Program, Stream, User};
 pub use programs::{Happened, Running};
@@ -95,7 +97,10 @@ impl Client {
         } else {
             remote::Access::ReadWrite
         };
-        Ok(Remote::new(connection, filesystem, access, &root, identity))
+        let names = Names::new(&request.kind);
+        Ok(Remote::new(
+            connection, filesystem, access, &root, identity, names,
+        ))
     }
 
     /// Unmounts everything and ends the agent, and with it the machine. Returns when everything is

@@ -22,7 +22,7 @@ struct Memory(Arc<WritableMemoryFs>);
 
 impl Machine for Memory {
     fn mount(&self, request: &MountRequest) -> diskfs_vfs::Result<Arc<dyn Served>> {
-        if request.kind != "memory" {
+        if !matches!(request.kind.as_str(), "memory" | "xfs") {
             return Err(Error::new(ErrorKind::Unsupported, "only memory is served"));
         }
         Ok(Arc::clone(&self.0) as _)
@@ -120,6 +120,35 @@ fn everything_comes_through() {
     );
     session.client.shut_down().unwrap();
     assert_eq!(session.server.join().unwrap().unwrap(), Ending::ShutDown);
+}
+
+#[test]
+fn what_is_not_in_a_directory_that_was_made_here_is_not_asked_for() {
+    let session = Session::new();
+    let request = MountRequest::new("vda", "xfs");
+    let fs = session.client.mount(&request).unwrap();
+    let root = fs.root();
+    let dir = fs.create(root, b"dir", NewKind::Directory, &PLAIN).unwrap();
+    // Past the client, so that a question would find it.
+    let hidden = session
+        .there
+        .create(dir, b"hidden", NewKind::Regular, &PLAIN);
+    hidden.unwrap();
+    assert_eq!(kind(fs.lookup(dir, b"hidden")), ErrorKind::NotFound);
+    let f = file(&fs, "f");
+    fs.link(f, dir, b"linked").unwrap();
+    fs.rename(root, b"f", dir, b"moved", RenameMode::Replace)
+        .unwrap();
+    let made = fs.create(dir, b"made", NewKind::Fifo, &PLAIN).unwrap();
+    let sub = fs.create(dir, b"sub", NewKind::Directory, &PLAIN).unwrap();
+    for (name, inode) in [("linked", f), ("moved", f), ("made", made), ("sub", sub)] {
+        assert_eq!(fs.lookup(dir, name.as_bytes()).unwrap(), inode);
+    }
+    fs.unlink(dir, b"made").unwrap();
+    assert_eq!(kind(fs.lookup(dir, b"made")), ErrorKind::NotFound);
+    let is_taken = fs.create(dir, b"hidden", NewKind::Regular, &PLAIN);
+    assert_eq!(kind(is_taken), ErrorKind::Exists);
+    assert!(fs.lookup(dir, b"hidden").is_ok());
 }
 
 #[test]

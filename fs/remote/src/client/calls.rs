@@ -101,6 +101,7 @@ impl Remote {
     pub(super) fn lost_a_name(&self, removed: Removed) -> Result<()> {
         let inode = InodeNumber(removed.inode);
         self.attributes.changed(inode);
+        self.names.gone(inode);
         if removed.kept && self.holds.kept(inode) == Tell::Release {
             return self.ask(Operation::Release { inode: inode.0 }, done);
         }

@@ -28,6 +28,10 @@ impl FsRead for Remote {
 
     fn lookup(&self, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
         check_name(name)?;
+        if self.names.is_absent(dir, name) {
+            self.check_open()?;
+            return Err(ErrorKind::NotFound.into());
+        }
         let found = self.ask_for_file(Operation::Lookup { dir: dir.0, name })?;
         Ok(found.inode)
     }

@@ -9,6 +9,7 @@ use diskfs_vfs::{Error, ErrorKind, FsWrite as _, Identity, InodeNumber, Metadata
 use super::attributes::AttributeCache;
 use super::connection::{Call, Connection, done};
 use super::holds::Holds;
+use super::names::Names;
 use crate::protocol::Request;
 
 /// A filesystem that an agent has mounted.
@@ -25,6 +26,7 @@ pub struct Remote {
     pub(super) root: InodeNumber,
     pub(super) attributes: AttributeCache,
     pub(super) holds: Holds,
+    pub(super) names: Names,
     pub(super) identity: Identity,
     access: Access,
     is_closed: AtomicBool,
@@ -59,6 +61,7 @@ impl Remote {
         access: Access,
         root: &Metadata,
         identity: Identity,
+        names: Names,
     ) -> Self {
         let attributes = AttributeCache::new();
         attributes.keep(attributes.asked(), root);
@@ -68,6 +71,7 @@ impl Remote {
             root: root.inode,
             attributes,
             holds: Holds::default(),
+            names,
             identity,
             access,
             is_closed: AtomicBool::new(false),

@@ -34,7 +34,14 @@ impl FsWrite for Remote {
             kind: kind.into(),
             file: attributes.into(),
         };
-        self.make(dir, operation)
+        self.names.may_come(dir, name);
+        let before = self.names.before();
+        let made = self.make(dir, operation)?;
+        match kind {
+            NewKind::Directory => self.names.made(before, made),
+            _ => self.names.gone(made),
+        }
+        Ok(made)
     }
 
     fn create_unnamed(&self, dir: InodeNumber, attributes: &NewAttributes) -> Result<InodeNumber> {
@@ -58,6 +65,7 @@ impl FsWrite for Remote {
             dir: dir.0,
             name,
         };
+        self.names.may_come(dir, name);
         self.change(&[inode, dir], operation)
     }
 
@@ -102,6 +110,7 @@ impl FsWrite for Remote {
             mode: mode.into(),
             keep: self.holds.are_any(),
         };
+        self.names.may_come(to_dir, to_name);
         let renamed = self.ask(operation, |answer| match answer.reply {
             Reply::Renamed { moved, replaced } => Ok((InodeNumber(moved), replaced)),
             _ => Err(MISMATCH),
