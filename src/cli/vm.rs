@@ -7,6 +7,8 @@ use clap::Args;
 use diskfs::vm::{Choice, MicroVm, VmOptions};
 use diskfs::{Error, ErrorKind, Result};
 
+use super::bytes;
+
 /// Overrides what is chosen by itself, before the command line does.
 const VARIABLE: &str = "DISKFS_VM";
 
@@ -23,6 +25,10 @@ pub(crate) struct VmArgs {
     #[arg(long, value_name = "DIR")]
     appliance: Option<PathBuf>,
 
+    /// Memory of each machine, at most: more for a program that needs it [default: 256M]
+    #[arg(long, value_name = "SIZE", value_parser = memory_mib)]
+    vm_memory: Option<u32>,
+
     /// How many booted machines wait for the next image, to mount it at once
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     vm_pool: u8,
@@ -38,6 +44,7 @@ impl VmArgs {
             choice,
             appliance: self.appliance.clone(),
             pool: self.vm_pool,
+            memory_mib: self.vm_memory.unwrap_or(VmOptions::DEFAULT_MEMORY_MIB),
             ..VmOptions::default()
         })
     }
@@ -45,6 +52,16 @@ impl VmArgs {
     pub(crate) fn fallback(&self) -> Result<MicroVm> {
         self.options().map(MicroVm::new)
     }
+}
+
+/// A kernel needs so much to start.
+const LEAST_MEMORY_MIB: u32 = 64;
+
+fn memory_mib(text: &str) -> std::result::Result<u32, String> {
+    let mib = u32::try_from(bytes::parse(text)? >> 20).ok();
+    mib.filter(|mib| *mib >= LEAST_MEMORY_MIB).ok_or_else(|| {
+        format!("`{text}` is no memory for a machine; {LEAST_MEMORY_MIB}M is the least")
+    })
 }
 
 fn from_environment() -> Result<Choice> {
