@@ -1,6 +1,7 @@
 //! The appliance is that of `$DISKFS_APPLIANCE`, or what `packaging/appliance/build` has made in
 //! `target/appliance`.
 
+mod clones;
 mod endings;
 mod kills;
 mod kinds;
