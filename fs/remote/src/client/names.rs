@@ -18,6 +18,9 @@ const MOST_NAMES: usize = 1 << 20;
 /// most (XFS, ext4 and f2fs may be told to fold it). Those of Windows have second, short names.
 const KINDS: [&str; 4] = ["btrfs", "ext4", "f2fs", "xfs"];
 
+/// The longest name that all these kinds have, in bytes.
+const LONGEST: usize = 255;
+
 /// The names of directories that were made here.
 #[derive(Debug)]
 pub(super) struct Names {
@@ -54,7 +57,8 @@ impl Names {
 
     /// The same for all spellings; `None` for a name that may be the same as another in more ways.
     fn hash(&self, name: &[u8]) -> Option<u64> {
-        let is_plain = name.is_ascii() && !matches!(name, b"." | b"..");
+        // What is too long is an error of its own.
+        let is_plain = name.is_ascii() && name.len() <= LONGEST && !matches!(name, b"." | b"..");
         is_plain.then(|| self.hasher.hash_one(name.to_ascii_lowercase()))
     }
 
@@ -152,7 +156,8 @@ mod tests {
         let names = Names::new("ext4");
         names.made(names.before(), DIR);
         names.may_come(DIR, b"File");
-        for name in [&b"fILE"[..], b".", b"..", "\u{212a}".as_bytes()] {
+        let long = [b'n'; 256];
+        for name in [&b"fILE"[..], b".", b"..", "\u{212a}".as_bytes(), &long] {
             assert!(!names.is_absent(DIR, name), "{name:?}");
         }
         // It may be folded to any other.
