@@ -201,7 +201,7 @@ pub(crate) fn kill_all() {
 
 /// The signal of this number.
 pub(crate) fn signal(number: i32) -> Option<Signal> {
-    if !(1..=64).contains(&number) {
+    if !diskfs_remote::protocol::is_signal(number) {
         return None;
     }
     // SAFETY: it is only sent. The numbers between the named ones and the real-time ones, which the C

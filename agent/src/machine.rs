@@ -132,7 +132,7 @@ fn end(target: &str, device: &Path, programs: &Programs) -> Result<()> {
     };
     match unmount(target, UnmountFlags::empty()) {
         // Something that a program mounted there, which nobody uses any more.
-        Err(rustix::io::Errno::BUSY) if programs.are_over() => {
+        Err(rustix::io::Errno::BUSY) if programs.have_run() => {
             unmount(target, UnmountFlags::DETACH)
         }
         unmounted => unmounted,
@@ -203,7 +203,6 @@ fn by_serial(serial: &str) -> Option<PathBuf> {
 #[derive(Debug)]
 pub struct DirectoryMachine {
     directory: String,
-    programs: Programs,
 }
 
 impl DirectoryMachine {
@@ -211,7 +210,6 @@ impl DirectoryMachine {
     pub fn new(directory: impl Into<String>) -> Self {
         Self {
             directory: directory.into(),
-            programs: Programs::default(),
         }
     }
 }
@@ -225,17 +223,5 @@ impl Machine for DirectoryMachine {
         let kind = &request.kind;
         let fs = KernelFs::new(&self.directory, kind, kept(kind), || Ok(()))?;
         Ok(Arc::new(fs))
-    }
-
-    fn bind(&self, from: &Location<'_>, to: &Location<'_>) -> Result<()> {
-        self.programs.bind(from, to)
-    }
-
-    fn start(&self, root: &Location<'_>, program: &Program) -> Result<Arc<dyn Running>> {
-        self.programs.start(root, program)
-    }
-
-    fn end_programs(&self) {
-        self.programs.end_all();
     }
 }

@@ -61,7 +61,7 @@ impl Programs {
     /// See [`Machine::start`](diskfs_remote::server::Machine::start).
     pub(crate) fn start(&self, root: &Location<'_>, program: &Program) -> Result<Arc<dyn Running>> {
         let root_dir = tree::open(root)?;
-        tree::check_machine(root, program)?;
+        tree::check_machine(&root_dir, program)?;
         let mut state = self.state();
         if state.is_over {
             return Err(Error::new(ErrorKind::Busy, "the machine is being ended"));
@@ -93,9 +93,10 @@ impl Programs {
         Ok(process)
     }
 
-    /// Whether all have been ended, for good.
-    pub(crate) fn are_over(&self) -> bool {
-        self.state().is_over
+    /// Whether there were any, and all have been ended for good.
+    pub(crate) fn have_run(&self) -> bool {
+        let state = self.state();
+        state.is_over && !state.furnished.is_empty()
     }
 
     /// See [`Machine::end_programs`](diskfs_remote::server::Machine::end_programs).

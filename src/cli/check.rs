@@ -18,8 +18,9 @@ use super::tool;
 /// Check filesystems with their own programs, in a microVM
 ///
 /// The program of its kind (`e2fsck`, `xfs_repair`, `btrfs check`, `fsck.f2fs`, `fsck.vfat`, `fsck.exfat`,
-/// `ntfsfix`) looks at each filesystem of the image, or at the volume that is named. Without --repair nothing is written: a journal is
-/// replayed in memory only. With it, what is broken is mended, and looked at again.
+/// `ntfsfix`) looks at each filesystem of the image, or at the volume that is named. Without --repair
+/// nothing is written: a journal is replayed in memory only. With it, what is broken is mended, and looked at
+/// again.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   diskfs check debian.qcow2
@@ -50,7 +51,7 @@ struct Checked {
 }
 
 pub(super) fn run(args: &Check, session: &mut Session) -> Result<()> {
-    let image = args.image.split().image;
+    let image = args.image.image_alone("filesystems are checked")?;
     let disk = if args.repair {
         args.source.open_writable(&image, None)?
     } else {
@@ -82,12 +83,7 @@ pub(super) fn run(args: &Check, session: &mut Session) -> Result<()> {
 
 impl Check {
     fn check_all(&self, disk: &Disk, session: &mut Session) -> Result<Vec<Checked>> {
-        let takes = |kind: &str| tools::is_known(kind, &Work::Check);
-        let volumes = tool::volumes(&self.source, disk, takes)?;
-        if volumes.is_empty() {
-            let reason = "holds no filesystem that there is a program for";
-            return Err(Error::new(ErrorKind::NotFound, reason).in_file(disk.path()));
-        }
+        let volumes = tool::volumes(&self.source, disk, &Work::Check)?;
         let mut checked = Vec::new();
         for volume in &volumes {
             match self.check(volume, session) {

@@ -1,6 +1,5 @@
 //! `diskfs export`.
 
-use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
@@ -107,22 +106,12 @@ struct Device {
 }
 
 impl Export {
-    fn image(&self) -> Result<&OsStr> {
-        if self.image.split().path.is_some() {
-            let reason = "a volume is served, and not a path";
-            return Err(Error::new(ErrorKind::Invalid, reason)
-                .with_hint("give the image alone, and which volume by --volume"));
-        }
-        Ok(self.image.as_os_str())
-    }
-
     fn open(&self, session: &mut Session) -> Result<Disk> {
+        let image = self.image.image_alone("a volume is served")?;
         if self.read_only {
-            return session.disk(self.image()?, &self.source);
+            return session.disk(&image, &self.source);
         }
-        let disk = self
-            .source
-            .open_writable(self.image()?, self.overlay.as_deref());
+        let disk = self.source.open_writable(&image, self.overlay.as_deref());
         disk.map_err(|error| match error.kind() {
             ErrorKind::Unsupported | ErrorKind::ReadOnly if error.next_step().is_none() => {
                 error.with_hint("give --read-only to serve it as it is")
@@ -133,11 +122,7 @@ impl Export {
 
     /// The volume that is named, or all of the disk.
     fn volume(&self, disk: &Disk) -> Result<Volume> {
-        if self.source.volume.os.is_some() {
-            let reason = "--os means the files of a system, and no volume";
-            return Err(Error::new(ErrorKind::Invalid, reason));
-        }
-        let named = self.source.volume.volume(disk)?;
+        let named = self.source.volume.volume_alone(disk)?;
         named.map_or_else(|| disk.volume("disk"), Ok)
     }
 

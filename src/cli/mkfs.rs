@@ -306,13 +306,8 @@ pub(super) fn run(args: &Mkfs, session: &mut Session) -> Result<()> {
 
 impl Common {
     fn open(&self) -> Result<Disk> {
-        let place = self.image.split();
-        if place.path.is_some() {
-            let reason = "a volume gets a filesystem, and not a path";
-            return Err(Error::new(ErrorKind::Invalid, reason)
-                .with_hint("give the image alone, and which volume by --volume"));
-        }
-        self.write.open(&self.source, &place.image)
+        let image = self.image.image_alone("a volume gets a filesystem")?;
+        self.write.open(&self.source, &image)
     }
 
     fn make(&self, volume: &Volume, maker: &Maker) -> Result<Content> {
@@ -340,11 +335,7 @@ impl Common {
 
     /// The volume that is meant: the one that is named, or the disk when it has no partitions.
     fn volume(&self, disk: &Disk) -> Result<Volume> {
-        if self.source.volume.os.is_some() {
-            let reason = "--os means the files of a system, and no volume";
-            return Err(Error::new(ErrorKind::Invalid, reason));
-        }
-        if let Some(volume) = self.source.volume.volume(disk)? {
+        if let Some(volume) = self.source.volume.volume_alone(disk)? {
             return Ok(volume);
         }
         if disk.partition_table()?.is_none() && disk.further().is_empty() {

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use diskfs::image::ImageSpec;
+use diskfs::{Error, ErrorKind, Result};
 
 /// An image, and maybe a path in it, as the user typed them: `disk.qcow2:/etc/fstab`,
 /// `disk.qcow2,snapshot=before:/etc`, `disk.qcow2`.
@@ -34,6 +35,16 @@ impl Operand {
     /// Whether it is a path alone, which belongs to the image named before it.
     pub(crate) fn is_bare_path(&self) -> bool {
         self.0.as_bytes().starts_with(b"/") && self.split().path.is_none()
+    }
+
+    /// The image, of which no path can be meant: `what` says why (`a volume is served`).
+    pub(crate) fn image_alone(&self, what: &str) -> Result<OsString> {
+        let place = self.split();
+        if place.path.is_none() {
+            return Ok(place.image);
+        }
+        let error = Error::new(ErrorKind::Invalid, format!("{what}, and not a path"));
+        Err(error.with_hint("give the image alone, and which volume by --volume"))
     }
 
     /// Splits at the last `:/`. Only when what stands before it is no file, but what stands before
@@ -75,6 +86,15 @@ mod tests {
             Operand(text.into()).split_by(|image| files.iter().any(|f| f.as_bytes() == image));
         let path = place.path.map(|path| String::from_utf8(path).unwrap());
         (place.image.into_string().unwrap(), path)
+    }
+
+    #[test]
+    fn an_image_alone_has_no_path() {
+        let alone = |text: &str| Operand(text.into()).image_alone("a volume is served");
+        assert_eq!(alone("disk.qcow2").unwrap(), "disk.qcow2");
+        let error = alone("disk.qcow2:/etc").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert_eq!(error.reason(), "a volume is served, and not a path");
     }
 
     #[test]

@@ -190,6 +190,15 @@ impl VolumeArgs {
         }
     }
 
+    /// The same where a volume is meant, and never the files of a system.
+    pub(crate) fn volume_alone(&self, disk: &Disk) -> Result<Option<diskfs::Volume>> {
+        if self.os.is_some() {
+            let reason = "--os means the files of a system, and no volume";
+            return Err(Error::new(ErrorKind::Invalid, reason));
+        }
+        self.volume(disk)
+    }
+
     /// The filesystem that is meant: without a name, the tree of the operating system, and where there
     /// is none the only filesystem.
     pub(crate) fn filesystem(&self, disk: &Disk) -> Result<Filesystem> {

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Map, Value};
 
 use diskfs::vm::tools::Work;
-use diskfs::{Disk, Error, ErrorKind, Result, Volume};
+use diskfs::{Disk, Result, Volume};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
@@ -40,7 +40,8 @@ pub(super) struct Resize {
 
 pub(super) fn run(args: &Resize, session: &mut Session) -> Result<()> {
     let new_overlay = args.write.new_overlay();
-    let disk = args.write.open(&args.source, &args.image.split().image)?;
+    let image = args.image.image_alone("a volume's filesystem is resized")?;
+    let disk = args.write.open(&args.source, &image)?;
     let grown = args.grow(&disk, session);
     session.warn_of(&disk);
     let changed_bytes = disk.changed_in_memory();
@@ -70,11 +71,7 @@ pub(super) fn run(args: &Resize, session: &mut Session) -> Result<()> {
 
 impl Resize {
     fn grow(&self, disk: &Disk, session: &Session) -> Result<Volume> {
-        if self.source.volume.os.is_some() {
-            let reason = "--os means the files of a system, and no volume";
-            return Err(Error::new(ErrorKind::Invalid, reason));
-        }
-        let volume = match self.source.volume.volume(disk)? {
+        let volume = match self.source.volume.volume_alone(disk)? {
             Some(volume) => volume,
             None => disk.meant_volume()?,
         };

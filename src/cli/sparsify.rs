@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt as _;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use diskfs::vm::tools::{self, Work};
-use diskfs::{Disk, Error, ErrorKind, Result};
+use diskfs::vm::tools::Work;
+use diskfs::{Disk, Error, Result};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
@@ -36,7 +36,7 @@ pub(super) struct Sparsify {
 }
 
 pub(super) fn run(args: &Sparsify, session: &mut Session) -> Result<()> {
-    let image = args.image.split().image;
+    let image = args.image.image_alone("filesystems are trimmed")?;
     let disk = args.source.open_writable(&image, None)?;
     let path = disk.path().to_owned();
     let before = allocated_bytes(&path)?;
@@ -75,12 +75,7 @@ fn allocated_bytes(path: &std::path::Path) -> Result<u64> {
 impl Sparsify {
     /// The volumes that were trimmed.
     fn trim(&self, disk: &Disk, session: &mut Session) -> Result<Vec<String>> {
-        let takes = |kind: &str| tools::is_known(kind, &Work::Trim);
-        let volumes = tool::volumes(&self.source, disk, takes)?;
-        if volumes.is_empty() {
-            let reason = "holds no filesystem that can be trimmed";
-            return Err(Error::new(ErrorKind::NotFound, reason).in_file(disk.path()));
-        }
+        let volumes = tool::volumes(&self.source, disk, &Work::Trim)?;
         let mut trimmed = Vec::new();
         for volume in &volumes {
             let done = tool::work(&self.source, volume, &Work::Trim, session);

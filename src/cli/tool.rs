@@ -1,24 +1,20 @@
 //! What the commands have in common that work on filesystems with programs in a microVM.
 
 use std::io::{self, Write as _};
-use std::sync::Arc;
 
-use diskfs::block::BlockWrite;
 use diskfs::vm::Stream;
 use diskfs::vm::tools::{self, Done, Work};
-use diskfs::{ContentClass, Disk, Result, Volume};
+use diskfs::{Content, ContentClass, Disk, Error, ErrorKind, Result, Volume};
 
 use super::options::SourceArgs;
 use super::session::{Output, Session};
 
-/// The volumes that are meant: the one that is named, or all with a filesystem of which `takes` says that
-/// something can be done with it.
-pub(super) fn volumes(
-    source: &SourceArgs,
-    disk: &Disk,
-    takes: impl Fn(&str) -> bool,
-) -> Result<Vec<Volume>> {
-    if let Some(volume) = source.volume.volume(disk)? {
+/// The volumes that are meant: the one that is named, or all with a filesystem with which it can be done.
+///
+/// # Errors
+/// `NotFound` when there is none.
+pub(super) fn volumes(source: &SourceArgs, disk: &Disk, work: &Work) -> Result<Vec<Volume>> {
+    if let Some(volume) = source.volume.volume_alone(disk)? {
         return Ok(vec![volume]);
     }
     let mut found = Vec::new();
@@ -27,9 +23,15 @@ pub(super) fn volumes(
             continue;
         }
         let content = volume.content()?;
-        if content.is_some_and(|c| c.class == ContentClass::Filesystem && takes(c.kind)) {
+        let takes =
+            |c: &Content| c.class == ContentClass::Filesystem && tools::is_known(c.kind, work);
+        if content.is_some_and(takes) {
             found.push(volume.clone());
         }
+    }
+    if found.is_empty() {
+        let reason = "holds no filesystem that there is a program for";
+        return Err(Error::new(ErrorKind::NotFound, reason).in_file(disk.path()));
     }
     Ok(found)
 }
@@ -41,7 +43,7 @@ pub(super) fn work(
     work: &Work,
     session: &Session,
 ) -> Result<Done> {
-    let device: Arc<dyn BlockWrite> = volume.writable_device()?;
+    let device = volume.writable_device()?;
     let options = source.vm.options()?;
     let kind = volume.filesystem_kind()?;
     tools::work(&options, kind, device, work, hear(session))

@@ -222,12 +222,13 @@ impl Volume {
         self.place.read().map_err(|e| self.in_image(e))
     }
 
-    /// The volume as a device that can be written.
+    /// The volume as a device that can be written. What a fallback has opened to look at it is let go.
     ///
     /// # Errors
     /// As [`device`](Self::device); `ReadOnly` when the disk is open for reading only.
     pub fn writable_device(&self) -> Result<Arc<dyn BlockWrite>> {
         let device = self.place.write().map_err(|e| self.in_image(e))?;
+        self.kept.forget();
         device.ok_or_else(|| {
             let reason = "the disk is open for reading only";
             self.in_image(Error::new(ErrorKind::ReadOnly, reason))
@@ -260,14 +261,12 @@ impl Volume {
         content.class == ContentClass::Filesystem && self.fallback.as_ref().is_some_and(takes)
     }
 
-    /// The kind of its filesystem, as `blkid` names it. What a fallback has opened to look at it is let
-    /// go: whoever asks is about to write it.
+    /// The kind of its filesystem, as `blkid` names it.
     ///
     /// # Errors
     /// As [`filesystem`](Self::filesystem) when there is none.
     #[cfg(feature = "microvm")]
     pub fn filesystem_kind(&self) -> Result<&'static str> {
-        self.kept.forget();
         Ok(self.known_content()?.kind)
     }
 
@@ -299,7 +298,6 @@ impl Volume {
         let code_page = self.code_page.unwrap_or_default();
         let native = driver::open_for_writing(content, device.clone(), *options, code_page);
         let fs = self.or_fallback(content, native, |fallback, wanted| {
-            self.kept.forget();
             fallback.open_for_writing(wanted, device)
         })?;
         tracing::info!(

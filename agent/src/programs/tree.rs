@@ -230,7 +230,7 @@ const MACHINES: [(u16, &str); 11] = [
 
 /// Whether the program that is meant is for another architecture. It is asked before it is started: the C
 /// library takes what the kernel can't run for a script.
-pub(super) fn check_machine(root: &Location<'_>, program: &Program) -> Result<()> {
+pub(super) fn check_machine(root: &OwnedFd, program: &Program) -> Result<()> {
     let named = program.words.first().map_or(&[][..], Vec::as_slice);
     let path = |line: &Vec<u8>| line.strip_prefix(b"PATH=").map(<[u8]>::to_vec);
     let dirs = program.environment.iter().find_map(path);
@@ -274,7 +274,8 @@ fn foreign(machine: u16) -> String {
 
 /// The same of a script, by what the guest's shell is for.
 fn foreign_script(root: &Location<'_>) -> String {
-    let shell = head_of(root, b"/bin/sh").as_ref().and_then(machine_of);
+    let head = open(root).ok().and_then(|root| head_of(&root, b"/bin/sh"));
+    let shell = head.as_ref().and_then(machine_of);
     shell.map_or_else(|| "it is no program that a kernel runs".to_owned(), foreign)
 }
 
@@ -282,15 +283,14 @@ fn foreign_script(root: &Location<'_>) -> String {
 type ElfHead = [u8; 20];
 
 /// How a file of the guest begins.
-fn head_of(root: &Location<'_>, path: &[u8]) -> Option<ElfHead> {
+fn head_of(root: &OwnedFd, path: &[u8]) -> Option<ElfHead> {
     if !path.starts_with(b"/") {
         return None;
     }
-    let root = open(root).ok()?;
     // It may be a FIFO, which nobody writes to.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let path = OsStr::from_bytes(path);
-    let file = openat2(&root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT).ok()?;
+    let file = openat2(root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT).ok()?;
     read_head(&file)
 }
 

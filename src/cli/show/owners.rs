@@ -81,13 +81,18 @@ impl<'a> Owners<'a> {
 
     /// The group that a user, by name or number, has from the start: the fourth field of passwd(5).
     pub(crate) fn login_gid(&self, user: &str) -> Option<u32> {
+        self.passwd_line(user)?.get(3)?.parse().ok()
+    }
+
+    /// The fields of a user's line in passwd(5): the one with that name, or else that number.
+    fn passwd_line(&self, user: &str) -> Option<Vec<String>> {
         let text = self.filesystem.read_at_most("/etc/passwd", LIMIT_BYTES);
         let text = String::from_utf8_lossy(&text.ok()?).into_owned();
         let uid = self.uid(user)?.to_string();
         let line = |field: usize, wanted: &str| {
             let mut lines = text.lines().map(|line| line.split(':'));
             let found = lines.find(|fields| fields.clone().nth(field) == Some(wanted));
-            found.and_then(|mut fields| fields.nth(3)?.parse().ok())
+            Some(found?.map(str::to_owned).collect())
         };
         line(0, user).or_else(|| line(2, &uid))
     }
@@ -95,21 +100,17 @@ impl<'a> Owners<'a> {
     /// What passwd(5) says of a user by name or number, and the groups besides.
     #[cfg(feature = "microvm")]
     pub(crate) fn login(&self, user: &str) -> Option<Login> {
-        let text = self.filesystem.read_at_most("/etc/passwd", LIMIT_BYTES);
-        let text = String::from_utf8_lossy(&text.ok()?).into_owned();
-        let uid = self.uid(user)?.to_string();
-        let mut lines = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
-        let fields = lines.find(|fields| fields.get(2) == Some(&uid.as_str()))?;
-        let [name, _, uid, gid, _, home, shell, ..] = *fields else {
+        let line = self.passwd_line(user)?;
+        let [name, _, uid, gid, _, home, shell, ..] = &*line else {
             return None;
         };
         Some(Login {
-            name: name.to_owned(),
+            name: name.clone(),
             uid: uid.parse().ok()?,
             gid: gid.parse().ok()?,
             groups: self.groups_of(name),
-            home: home.to_owned(),
-            shell: shell.to_owned(),
+            home: home.clone(),
+            shell: shell.clone(),
         })
     }
 
