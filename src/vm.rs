@@ -9,6 +9,7 @@
 //! What they boot is the [`Appliance`].
 
 pub mod appliance;
+mod area;
 mod backend;
 mod confine;
 mod console;
@@ -39,7 +40,6 @@ use std::time::{Duration, Instant};
 use diskfs_block::{BlockRead, BlockWrite, Memory, Overlay};
 use diskfs_vfs::{FsRead, FsWrite};
 
-use crate::export::vhost_user::BlockDevice;
 use crate::{Fallback, Result, Wanted};
 
 /// What recovery of a journal may write before a filesystem that is only read is mounted: it goes into
@@ -65,7 +65,7 @@ impl Trial {
     pub fn run(kind: Kind, options: &VmOptions) -> Result<Self> {
         let began = Instant::now();
         let empty = Memory::new(vec![0; TRIAL_DISK_BYTES]);
-        let disk = Arc::new(BlockDevice::writable(Arc::new(empty)));
+        let disk = machine::only_disk(Arc::new(empty));
         let machine = start::start_only(kind, options, &[disk])?;
         let (ready, kernel) = (began.elapsed(), machine.kernel().to_owned());
         machine.end();

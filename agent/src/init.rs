@@ -40,7 +40,7 @@ fn serve_host() -> io::Result<()> {
     prepare();
     let command_line = CommandLine::read();
     let port = port::open(command_line.port.as_deref())?;
-    let ending = serve(port.try_clone()?, port, &LinuxMachine::default())?;
+    let ending = serve(port.try_clone()?, port, &LinuxMachine::with_area())?;
     match ending {
         Ending::Lost => log("the host is gone"),
         // What was answered last is still on its way, and would be lost with the machine. Whoever has got

@@ -13,6 +13,8 @@
     )
 )]
 
+mod area;
+mod disks;
 pub mod init;
 mod kernel_calls;
 mod kernel_fs;

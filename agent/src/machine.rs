@@ -1,22 +1,21 @@
 //! Who mounts.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
-use diskfs_remote::server::{About, Location, Machine, MountRequest, Program, Running, Served};
+use diskfs_remote::server::{
+    About, BulkArea, Location, Machine, MountRequest, Program, Running, Served,
+};
 use diskfs_vfs::{Error, ErrorKind, Result};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
+use crate::area::DiskArea;
+use crate::disks;
 use crate::kernel_fs::{Kept, KernelFs};
 use crate::programs::Programs;
-use crate::waiting::pause;
-
-/// How long a device may take to appear.
-const DEVICE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Where filesystems are mounted.
 const MOUNTS: &str = "/run/diskfs";
@@ -48,6 +47,17 @@ fn kept(kind: &str) -> Kept {
 pub struct LinuxMachine {
     mounted: AtomicU32,
     programs: Arc<Programs>,
+    area: Option<DiskArea>,
+}
+
+impl LinuxMachine {
+    /// One that looks for an area among its disks.
+    pub fn with_area() -> Self {
+        Self {
+            area: DiskArea::find(),
+            ..Self::default()
+        }
+    }
 }
 
 impl Machine for LinuxMachine {
@@ -55,9 +65,13 @@ impl Machine for LinuxMachine {
         about()
     }
 
+    fn area(&self) -> Option<&dyn BulkArea> {
+        self.area.as_ref().map(|area| area as _)
+    }
+
     fn mount(&self, request: &MountRequest) -> Result<Arc<dyn Served>> {
-        let device = wait_for_device(&request.device)?;
-        wait_for_size(&device, request.size_bytes)?;
+        let device = disks::wait_for(&request.device)?;
+        disks::wait_for_size(&device, request.size_bytes)?;
         let number = self.mounted.fetch_add(1, Ordering::Relaxed);
         let target = format!("{MOUNTS}/{number}");
         fs::create_dir_all(&target).map_err(|error| {
@@ -141,62 +155,6 @@ fn end(target: &str, device: &Path, programs: &Programs) -> Result<()> {
     let device = fs::File::open(device)
         .map_err(|error| Error::new(ErrorKind::Io, "the device is gone").with_source(error))?;
     rustix::fs::fsync(&device).map_err(failed("the device can't be flushed"))
-}
-
-/// The node of a device that is named as below `/dev`, or by its serial number.
-fn wait_for_device(name: &str) -> Result<PathBuf> {
-    if name.is_empty() || name.contains('/') || name.starts_with('.') {
-        return Err(Error::new(
-            ErrorKind::Invalid,
-            "no device can have this name",
-        ));
-    }
-    let began = Instant::now();
-    loop {
-        let node = Path::new("/dev").join(name);
-        if node.exists() {
-            return Ok(node);
-        }
-        if let Some(node) = by_serial(name) {
-            return Ok(node);
-        }
-        if began.elapsed() > DEVICE_DEADLINE {
-            return Err(Error::new(
-                ErrorKind::NotFound,
-                format!("there is no device {name}"),
-            ));
-        }
-        pause(began);
-    }
-}
-
-/// Waits until the kernel has heard how large the device is.
-fn wait_for_size(device: &Path, size_bytes: u64) -> Result<()> {
-    let (sectors, name) = (size_bytes >> 9, device.file_name().unwrap_or_default());
-    let told = Path::new("/sys/class/block").join(name).join("size");
-    let began = Instant::now();
-    loop {
-        let size = fs::read_to_string(&told);
-        let is_it = size.is_ok_and(|size| size.trim_end().parse() == Ok(sectors));
-        if is_it || size_bytes == 0 {
-            return Ok(());
-        }
-        if began.elapsed() > DEVICE_DEADLINE {
-            let reason = format!("{} is not as large as it should be", device.display());
-            return Err(Error::new(ErrorKind::Io, reason));
-        }
-        pause(began);
-    }
-}
-
-fn by_serial(serial: &str) -> Option<PathBuf> {
-    let disks = fs::read_dir("/sys/block").ok()?;
-    let has_serial = |disk: &fs::DirEntry| {
-        let found = fs::read_to_string(disk.path().join("serial"));
-        found.is_ok_and(|found| found.trim_end() == serial)
-    };
-    let disk = disks.filter_map(std::result::Result::ok).find(has_serial)?;
-    Some(Path::new("/dev").join(disk.file_name())).filter(|node| node.exists())
 }
 
 /// "Mounts" a directory that is there, whatever device is asked for: for tests.

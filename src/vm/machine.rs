@@ -9,6 +9,7 @@ use diskfs_block::{BlockWrite, Memory};
 use diskfs_remote::client::{Client, MountRequest, Remote};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::area::{self, Area};
 use super::backend::{Channel, Kind, Prepared};
 use super::console::{self, Console};
 use super::kinds::{self, Mounting};
@@ -29,8 +30,6 @@ const LOOK: Duration = Duration::from_millis(20);
 /// A disk of a machine.
 pub(super) type Disk = Arc<BlockDevice>;
 
-/// The name of a machine's only disk.
-const DEVICE: &str = "vda";
 /// What the serial numbers of several begin with.
 const SERIAL: &str = "diskfs";
 
@@ -44,6 +43,11 @@ pub(super) enum Access {
 /// The serial number of the disk with that index.
 pub(super) fn serial(index: usize) -> String {
     format!("{SERIAL}{index}")
+}
+
+/// A machine's only disk.
+pub(super) fn only_disk(device: Arc<dyn BlockWrite>) -> Disk {
+    Arc::new(BlockDevice::writable(device).with_serial(serial(0)))
 }
 
 /// A device with nothing on it: what is behind the disk of a machine that waits.
@@ -66,9 +70,9 @@ pub(super) fn mount(
     let (machine, remote) = if let Some(mounted) = waiting {
         mounted
     } else {
-        let disk = Arc::new(BlockDevice::writable(device));
+        let disk = only_disk(device);
         let machine = start::start(pool.options(), &[disk])?;
-        let remote = machine.mount(DEVICE, &mounting, access)?;
+        let remote = machine.mount(&serial(0), &mounting, access)?;
         (machine, remote)
     };
     tracing::info!(
@@ -97,7 +101,7 @@ fn mount_in_waiting(
     access: Access,
 ) -> Option<(Machine, Remote)> {
     let machine = pool.take(wanted.disk)?.with(Arc::clone(device))?;
-    match machine.mount(DEVICE, mounting, access) {
+    match machine.mount(&serial(0), mounting, access) {
         Ok(remote) => Some((machine, remote)),
         Err(error) => {
             tracing::info!(%error, "a machine that waited is of no use");
@@ -134,7 +138,11 @@ impl Machine {
     ) -> Result<Self> {
         let began = Instant::now();
         let dir = RunDir::with_room_for(memory_mib)?;
-        let served = disks.iter().enumerate().map(|(index, disk)| {
+        let area = Arc::new(Area::default());
+        let area_disk = Arc::new(area::disk(&area));
+        // Behind the others, for which names are kept free.
+        let all = disks.iter().chain([&area_disk]).enumerate();
+        let served = all.map(|(index, disk)| {
             vhost_user::serve(listen(&dir.disk(index))?, disk, &Options::default())
         });
         let served = served.collect::<Result<Vec<_>>>()?;
@@ -142,12 +150,12 @@ impl Machine {
             Channel::VhostUser => Port::Served(console::serve(listen(&dir.console())?)?),
             Channel::Stream => Port::Awaited(listen(&dir.console())?),
         };
-        let (command, confinement) = prepared.command(&dir, disks.len());
+        let (command, confinement) = prepared.command(&dir, served.len());
         tracing::debug!(backend = %kind, ?command, "a microVM is started");
         let process = Arc::new(Process::start(command, &confinement)?);
         let (reader, writer, console) = console.open(&process, began, deadline)?;
         let left = deadline.saturating_sub(began.elapsed());
-        let client = Client::connect(reader, writer, left);
+        let client = Client::connect_beside(Some(area), reader, writer, left);
         let client = client.map_err(|error| no_answer(&process, deadline, &error))?;
         tracing::debug!(backend = %kind, milliseconds = began.elapsed().as_millis(), "it answers");
         // Everything in it is open now: should this process be killed, nothing is left behind.

@@ -1,14 +1,12 @@
 //! Which backend: the first one whose machine answers.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use super::appliance::Appliance;
 use super::backend::Kind;
 use super::machine::{self, Disk, Machine};
 use super::options::{Choice, VmOptions};
 use super::verdict::Verdicts;
-use crate::export::vhost_user::BlockDevice;
 use crate::{Error, ErrorKind, Result};
 
 /// Starts a machine with these disks.
@@ -34,10 +32,7 @@ pub(super) fn start(options: &VmOptions, disks: &[Disk]) -> Result<Machine> {
 /// # Errors
 /// As [`start`].
 pub(super) fn start_empty(options: &VmOptions) -> Result<Machine> {
-    start(
-        options,
-        &[Arc::new(BlockDevice::writable(machine::nothing()))],
-    )
+    start(options, &[machine::only_disk(machine::nothing())])
 }
 
 /// Starts a machine of that kind and no other, whatever is known of it.

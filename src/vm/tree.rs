@@ -12,8 +12,8 @@ use crate::export::vhost_user::BlockDevice;
 use crate::guest::Steps;
 use crate::{Error, ErrorKind, Result};
 
-/// As many disks as have a name of one letter in the machine.
-const MAX_DISKS: usize = 26;
+/// As many disks as have a name of one letter in the machine, less the one for the area.
+const MAX_DISKS: usize = 25;
 
 /// A disk of the machine, and how its filesystem is mounted if it is.
 pub(super) struct Part {

@@ -1,5 +1,6 @@
 //! The end that wants the files.
 
+mod area;
 mod attributes;
 mod calls;
 mod connection;
@@ -24,6 +25,7 @@ use connection::{Call, Connection};
 use names::Names;
 
 pub use crate::protocol::{About, Ended, MountRequest, Place, Program, Stream, User};
+pub use area::BulkArea;
 pub use programs::{Happened, Running};
 pub use remote::Remote;
 
@@ -57,9 +59,23 @@ impl Client {
         writer: impl Write + Send + 'static,
         deadline: Duration,
     ) -> Result<Self> {
+        Self::connect_beside(None, reader, writer, deadline)
+    }
+
+    /// The same with an area for contents, which an agent uses that sees it.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn connect_beside(
+        area: Option<Arc<dyn BulkArea>>,
+        reader: impl Read + Send + 'static,
+        writer: impl Write + Send + 'static,
+        deadline: Duration,
+    ) -> Result<Self> {
         let (frames, hello) = handshake::wait(Box::new(reader), deadline)?;
+        let area = area.filter(|_| hello.has_area);
         Ok(Self {
-            connection: Arc::new(Connection::new(frames, Box::new(writer))),
+            connection: Arc::new(Connection::new(frames, Box::new(writer), area)),
             about: Arc::new(hello.about),
         })
     }

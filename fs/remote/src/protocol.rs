@@ -20,8 +20,9 @@ pub use failure::Failure;
 pub use frame::{Frame, FrameReader, Head, write_frame};
 pub use hello::{About, Hello};
 pub use limits::{
-    MAX_BULK, MAX_EXTENTS, MAX_FRAME, MAX_LIST, MAX_MESSAGE, MAX_NAME, MAX_OUTPUT, MAX_PROGRAMS,
-    MAX_REASON, MAX_TARGET, MAX_XATTR, MAX_XATTR_NAME,
+    BULK_AREA_BYTES, MAX_BULK, MAX_EXTENTS, MAX_FRAME, MAX_IN_FLIGHT, MAX_LIST, MAX_MESSAGE,
+    MAX_NAME, MAX_OUTPUT, MAX_PROGRAMS, MAX_REASON, MAX_TARGET, MAX_XATTR, MAX_XATTR_NAME,
+    MIN_APART,
 };
 pub use programs::{Ended, Place, Program, Stream, User, is_signal};
 pub use requests::{
@@ -55,6 +56,13 @@ pub fn decode<'m, T: serde::Deserialize<'m>>(message: &'m [u8]) -> Checked<T> {
         Ok(_) => Err(Violation("a message has bytes behind its end")),
         Err(_) => Err(Violation("a message makes no sense")),
     }
+}
+
+/// Where in the area the bulk of a request with this number is, or that of its answer.
+pub fn bulk_offset(request: u64) -> Option<u64> {
+    let slot = usize::try_from(request & 0xffff_ffff).ok();
+    let slot = slot.filter(|&slot| slot < MAX_IN_FLIGHT)?;
+    u64::try_from(slot.checked_mul(MAX_BULK)?).ok()
 }
 
 /// Whether bytes can be the whole name of an extended attribute.

@@ -1,6 +1,8 @@
 //! A session with somebody on the line who changes bytes: neither end panics, hangs or makes
 //! something of it that could not be, and the filesystem is unmounted in the end.
 
+mod area;
+
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -8,17 +10,22 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use area::Area;
 use diskfs_remote::client::Client;
-use diskfs_remote::server::{Machine, MountRequest, Served, serve};
+use diskfs_remote::server::{BulkArea, Machine, MountRequest, Served, serve};
 use diskfs_vfs::testing::{Synced, WritableMemoryFs};
 use diskfs_vfs::{FsRead, FsWrite, NewAttributes, NewKind, RenameMode, SetMetadata, SetXattr};
 
 /// So long is waited for bytes that a changed length promises.
 const PATIENCE: Duration = Duration::from_millis(30);
 
-struct Memory(Arc<WritableMemoryFs>);
+struct Memory(Arc<WritableMemoryFs>, Option<Area>);
 
 impl Machine for Memory {
+    fn area(&self) -> Option<&dyn BulkArea> {
+        self.1.as_ref().map(|area| area as _)
+    }
+
     fn mount(&self, _request: &MountRequest) -> diskfs_vfs::Result<Arc<dyn Served>> {
         Ok(Arc::clone(&self.0) as _)
     }
@@ -81,6 +88,8 @@ fn ask_everything(client: &Client) {
         fs.hold(f);
         let _ = fs.write_at(f, 5000, &[round; 3000]);
         let _ = fs.read_at(f, 0, &mut [0; 9000]);
+        let _ = fs.write_at(f, 100, &[round; 40_000]);
+        let _ = fs.read_at(f, 0, &mut [0; 50_000]);
         let _ = fs.set_xattr(f, b"user.x", b"value", SetXattr::Any);
         let _ = (fs.xattr(f, b"user.x"), fs.list_xattrs(f), fs.statistics());
         let _ = fs.set_metadata(
@@ -117,7 +126,9 @@ enum Victim {
 
 fn session(seed: u64, victim: Victim) {
     let there = Arc::new(WritableMemoryFs::new());
-    let machine = Memory(Arc::clone(&there));
+    // Every second time contents go past the stream.
+    let area = seed.is_multiple_of(2).then(Area::new);
+    let machine = Memory(Arc::clone(&there), area.clone());
     let (client_end, client_line) = UnixStream::pair().unwrap();
     let (server_end, server_line) = UnixStream::pair().unwrap();
     client_end.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -136,7 +147,8 @@ fn session(seed: u64, victim: Victim) {
         (client_line, server_line, to_server),
     ]
     .map(|(from, to, random)| thread::spawn(move || hand_on(from, to, random)));
-    let connected = Client::connect(
+    let connected = Client::connect_beside(
+        area.map(|area| Arc::new(area) as _),
         client_end.try_clone().unwrap(),
         client_end.try_clone().unwrap(),
         Duration::from_secs(5),

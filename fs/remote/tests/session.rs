@@ -1,13 +1,18 @@
 //! Both ends in one process, with the filesystem in memory between them.
 
+mod area;
+
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use area::Area;
 use diskfs_remote::client::{Client, Remote};
-use diskfs_remote::server::{Ending, Machine, MountRequest, Served, serve};
+use diskfs_remote::protocol::{MAX_BULK, MIN_APART};
+
+use diskfs_remote::server::{BulkArea, Ending, Machine, MountRequest, Served, serve};
 use diskfs_vfs::testing::{Synced, WritableMemoryFs};
 use diskfs_vfs::{
     Error, ErrorKind, FileExtentKind, FileType, FsRead, FsWrite, InodeNumber, NewAttributes,
@@ -18,9 +23,13 @@ const PLAIN: NewAttributes = NewAttributes::for_root(0o644);
 const SECONDS: Duration = Duration::from_secs(10);
 
 /// Mounts the filesystem that it was given.
-struct Memory(Arc<WritableMemoryFs>);
+struct Memory(Arc<WritableMemoryFs>, Option<Area>);
 
 impl Machine for Memory {
+    fn area(&self) -> Option<&dyn BulkArea> {
+        self.1.as_ref().map(|area| area as _)
+    }
+
     fn mount(&self, request: &MountRequest) -> diskfs_vfs::Result<Arc<dyn Served>> {
         if !matches!(request.kind.as_str(), "memory" | "xfs") {
             return Err(Error::new(ErrorKind::Unsupported, "only memory is served"));
@@ -38,12 +47,19 @@ struct Session {
 
 impl Session {
     fn new() -> Self {
+        Self::with_areas(None, None)
+    }
+
+    /// With what the client sees, and what the server sees.
+    fn with_areas(area: Option<Area>, area_there: Option<Area>) -> Self {
         let there = Arc::new(WritableMemoryFs::new());
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let machine = Memory(Arc::clone(&there));
+        let machine = Memory(Arc::clone(&there), area_there);
         let server = thread::spawn(move || serve(theirs.try_clone().unwrap(), theirs, &machine));
         let stream = ours.try_clone().unwrap();
-        let client = Client::connect(ours.try_clone().unwrap(), ours, SECONDS).unwrap();
+        let area = area.map(|area| Arc::new(area) as _);
+        let reader = ours.try_clone().unwrap();
+        let client = Client::connect_beside(area, reader, ours, SECONDS).unwrap();
         Self {
             there,
             stream,
@@ -280,6 +296,60 @@ fn many_threads_at_once() {
     assert_eq!(session.there.file_count(), 1 + 8 * 133);
 }
 
+/// Writes and reads contents of all lengths, from several threads, and tells how often the area was used.
+fn contents_come_through(area: Option<Area>, area_there: Option<Area>) -> usize {
+    let session = Session::with_areas(area.clone(), area_there);
+    let fs = session.mount();
+    thread::scope(|scope| {
+        for name in ["a", "b", "c"] {
+            let fs = &fs;
+            scope.spawn(move || {
+                let f = file(fs, name);
+                for len in [
+                    1,
+                    4095,
+                    4096,
+                    MIN_APART - 1,
+                    MIN_APART,
+                    100_001,
+                    MAX_BULK,
+                    2_500_003,
+                ] {
+                    let salt = usize::from(name.as_bytes()[0]);
+                    let bytes: Vec<_> = (0..len).map(|i| (i * salt % 251) as u8).collect();
+                    fs.set_len(f, 0).unwrap();
+                    assert_eq!(fs.write_at(f, 7, &bytes).unwrap(), len);
+                    let mut back = vec![0; len + 10];
+                    // The file's end is within the last answer.
+                    assert_eq!(fs.read_at(f, 7, &mut back).unwrap(), len);
+                    assert!(back[..len] == bytes, "{len}");
+                }
+            });
+        }
+    });
+    area.map_or(0, |area| area.take_uses())
+}
+
+#[test]
+fn long_contents_go_through_the_area() {
+    let area = Area::new();
+    // Of each of three files four lengths, the longest in three pieces, each put and taken, twice.
+    let uses = contents_come_through(Some(area.clone()), Some(area));
+    assert_eq!(uses, 3 * (1 + 1 + 1 + 3) * 2 * 2);
+}
+
+#[test]
+fn an_area_that_one_end_does_not_see_is_not_used() {
+    assert_eq!(contents_come_through(Some(Area::new()), None), 0);
+    // This server's answers are where the client doesn't look: it must not have been told of it.
+    let session = Session::with_areas(None, Some(Area::new()));
+    let fs = session.mount();
+    let f = file(&fs, "f");
+    fs.write_at(f, 0, &[1; MIN_APART]).unwrap();
+    let error = fs.read_at(f, 0, &mut [0; MIN_APART]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+}
+
 #[test]
 fn a_lost_connection_is_told_with_its_reason() {
     let session = Session::new();
@@ -334,7 +404,7 @@ fn impostor(answer: Vec<u8>) -> (UnixStream, JoinHandle<()>) {
     let mut genuine = Vec::new();
     let (from, to) = UnixStream::pair().unwrap();
     let hello = thread::spawn(move || {
-        let there = Memory(Arc::default());
+        let there = Memory(Arc::default(), None);
         serve(to.try_clone().unwrap(), to, &there).ok();
     });
     let mut from = from;

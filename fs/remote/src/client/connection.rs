@@ -6,17 +6,15 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use diskfs_vfs::{Error, ErrorKind, Result};
 
+use super::area::BulkArea;
 use crate::protocol::{
-    Checked, Frame, FrameReader, Head, Reply, Request, Violation, decode, write_frame,
+    Checked, Frame, FrameReader, Head, MAX_IN_FLIGHT, MIN_APART, Reply, Request, Violation,
+    bulk_offset, decode, write_frame,
 };
-
-/// How many requests may wait for answers at once. FUSE asks with a handful of threads, and each
-/// reads ahead at most a few.
-const MAX_IN_FLIGHT: usize = 64;
 
 /// The answer is not one to what was asked.
 pub(super) const MISMATCH: Violation = Violation("an answer does not belong to its request");
@@ -74,6 +72,8 @@ pub(super) struct Connection {
     wake: Box<[Condvar]>,
     slot_is_free: Condvar,
     explain: OnceLock<Explain>,
+    /// Where long bulk goes past the stream, if the agent sees it, too.
+    area: Option<Arc<dyn BulkArea>>,
 }
 
 impl fmt::Debug for Connection {
@@ -119,7 +119,26 @@ struct Slot {
 #[derive(Debug)]
 struct Owned {
     message: Vec<u8>,
-    bulk: Vec<u8>,
+    bulk: Bulk,
+}
+
+/// What came behind an answer, and where it is.
+#[derive(Debug)]
+enum Bulk {
+    /// So many bytes are where they belong.
+    InPlace(usize),
+    Here(Vec<u8>),
+    /// So many bytes are in the area.
+    Apart(usize),
+}
+
+impl Bulk {
+    fn len(&self) -> usize {
+        match self {
+            Self::InPlace(len) | Self::Apart(len) => *len,
+            Self::Here(bytes) => bytes.len(),
+        }
+    }
 }
 
 /// What waiting led to.
@@ -134,7 +153,11 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Connection {
-    pub(super) fn new(frames: Frames, writer: Box<dyn Write + Send>) -> Self {
+    pub(super) fn new(
+        frames: Frames,
+        writer: Box<dyn Write + Send>,
+        area: Option<Arc<dyn BulkArea>>,
+    ) -> Self {
         let mut slots = Vec::new();
         slots.resize_with(MAX_IN_FLIGHT, Slot::default);
         Self {
@@ -149,6 +172,7 @@ impl Connection {
             wake: (0..MAX_IN_FLIGHT).map(|_| Condvar::new()).collect(),
             slot_is_free: Condvar::new(),
             explain: OnceLock::new(),
+            area,
         }
     }
 
@@ -228,10 +252,15 @@ impl Connection {
     }
 
     fn send(&self, ticket: Ticket, request: &Request<'_>, data: &[u8]) -> Result<()> {
+        let is_apart = self.put_apart(ticket, data)?;
         FRAME.with_borrow_mut(|frame| {
-            frame
-                .fill(ticket.number(), request, data.len())
-                .map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
+            let (number, len) = (ticket.number(), data.len());
+            let (filled, data) = if is_apart {
+                (frame.fill_apart(number, request, len), &[][..])
+            } else {
+                (frame.fill(number, request, len), data)
+            };
+            filled.map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
             let mut writer = lock(&self.writer);
             let written = write_frame(&mut **writer, frame.bytes(), data);
             drop(writer);
@@ -239,24 +268,44 @@ impl Connection {
         })
     }
 
+    /// Puts what goes behind a request into the area, when it is worth it.
+    fn put_apart(&self, ticket: Ticket, data: &[u8]) -> Result<bool> {
+        let area = self.area.as_ref().filter(|_| data.len() >= MIN_APART);
+        let (Some(area), Some(offset)) = (area, bulk_offset(ticket.number())) else {
+            return Ok(false);
+        };
+        area.write(offset, data).map(|()| true)
+    }
+
+    /// Takes what came behind an answer out of the area.
+    fn take_apart(&self, ticket: Ticket, into: &mut [u8]) -> Result<()> {
+        let (Some(area), Some(offset)) = (&self.area, bulk_offset(ticket.number())) else {
+            return Err(self.broken(&MISMATCH));
+        };
+        area.read(offset, into)
+    }
+
     /// Waits for the answer: its message, and how much came behind it.
     fn receive(&self, ticket: Ticket, into: &mut [u8]) -> Result<(Vec<u8>, usize)> {
-        match self.wait(ticket)? {
-            Waited::Answered(Owned { message, bulk }) => {
-                let bulk_len = bulk.len();
-                if let Some(into) = into.get_mut(..bulk_len) {
-                    into.copy_from_slice(&bulk);
-                }
-                Ok((message, bulk_len))
-            }
+        let Owned { message, bulk } = match self.wait(ticket)? {
+            Waited::Answered(owned) => owned,
             Waited::Read => {
                 let mut frames = lock(&self.frames);
                 let read = self.read_until(&mut frames, ticket, into);
                 drop(frames);
                 self.pass_on();
-                read.map_err(|error| self.lose(&error))
+                read.map_err(|error| self.lose(&error))?
+            }
+        };
+        let bulk_len = bulk.len();
+        if let Some(into) = into.get_mut(..bulk_len) {
+            match bulk {
+                Bulk::InPlace(_) => {}
+                Bulk::Here(bytes) => into.copy_from_slice(&bytes),
+                Bulk::Apart(_) => self.take_apart(ticket, into)?,
             }
         }
+        Ok((message, bulk_len))
     }
 
     /// Waits until the answer is there, or it is for this thread to read.
@@ -289,26 +338,38 @@ impl Connection {
         frames: &mut Frames,
         ticket: Ticket,
         into: &mut [u8],
-    ) -> io::Result<(Vec<u8>, usize)> {
+    ) -> io::Result<Owned> {
         loop {
             let head = frames.head()?.ok_or_else(ended)?;
             let for_whom = Ticket::of(head.request)?;
             self.check(for_whom, &head)?;
             let mut message = Vec::new();
             frames.message(&head, &mut message)?;
-            if for_whom == ticket {
+            let is_own = for_whom == ticket;
+            let bulk = if head.is_apart {
+                Bulk::Apart(head.bulk_len)
+            } else if is_own {
                 let into = into.get_mut(..head.bulk_len).ok_or_else(ended)?;
                 frames.take(into)?;
-                return Ok((message, head.bulk_len));
+                Bulk::InPlace(head.bulk_len)
+            } else {
+                let mut bytes = vec![0; head.bulk_len];
+                frames.take(&mut bytes)?;
+                Bulk::Here(bytes)
+            };
+            let answer = Owned { message, bulk };
+            if is_own {
+                return Ok(answer);
             }
-            let mut bulk = vec![0; head.bulk_len];
-            frames.take(&mut bulk)?;
-            self.hand_over(for_whom, Owned { message, bulk });
+            self.hand_over(for_whom, answer);
         }
     }
 
     /// Whether somebody waits for this answer, and not for a smaller one.
     fn check(&self, ticket: Ticket, head: &Head) -> io::Result<()> {
+        if head.is_apart && self.area.is_none() {
+            return Err(invalid("an answer is where nobody looks"));
+        }
         let state = lock(&self.state);
         let slot = state.slots.get(ticket.index);
         let slot = slot

@@ -52,7 +52,7 @@ fn read_hello(mut frames: Frames) -> Result<(Frames, Hello)> {
     frames.message(&head, &mut message).map_err(failed)?;
     let hello = Hello::decode(&message);
     let hello = hello.map_err(|violation| Error::new(ErrorKind::Unsupported, violation.0))?;
-    if head.request != 0 || head.bulk_len != 0 {
+    if head.request != 0 || head.bulk_len != 0 || head.is_apart {
         return Err(Error::new(
             ErrorKind::Io,
             "the agent did not introduce itself",

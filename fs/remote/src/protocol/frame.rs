@@ -10,16 +10,21 @@ pub(super) const HEAD_BYTES: usize = 16;
 /// How much is asked of the stream at once.
 const READ_BYTES: usize = 256 << 10;
 
+/// The bit of the message's length that says that the bulk is in the area, and not in the stream.
+const APART: u32 = 1 << 31;
+
 /// What a frame begins with, little-endian: its whole length (u32), the length of its message
-/// (u32), and the number of the request that it is or answers (u64).
+/// (u32; bit 31: the bulk is apart), and the number of the request that it is or answers (u64).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     /// The number of the request.
     pub request: u64,
     /// The length of the message in bytes.
     pub message_len: usize,
-    /// The length of what follows the message, in bytes.
+    /// The length of the bulk, which follows the message, in bytes.
     pub bulk_len: usize,
+    /// Whether the bulk is in the [area](super::BULK_AREA_BYTES) instead.
+    pub is_apart: bool,
 }
 
 impl Head {
@@ -33,7 +38,10 @@ impl Head {
             return Err(too_large());
         }
         let total = u32::try_from(total.ok_or_else(too_large)?).map_err(|_| too_large())?;
-        let message_len = u32::try_from(self.message_len).map_err(|_| too_large())?;
+        let mut message_len = u32::try_from(self.message_len).map_err(|_| too_large())?;
+        if self.is_apart {
+            message_len |= APART;
+        }
         let mut head = [0; HEAD_BYTES];
         let fields = [
             &total.to_le_bytes()[..],
@@ -49,9 +57,11 @@ impl Head {
     /// Reads and checks a head.
     fn decode(head: [u8; HEAD_BYTES]) -> io::Result<Self> {
         let [t0, t1, t2, t3, m0, m1, m2, m3, request @ ..] = head;
-        let size = |bytes| usize::try_from(u32::from_le_bytes(bytes)).unwrap_or(usize::MAX);
-        let total = size([t0, t1, t2, t3]);
-        let message_len = size([m0, m1, m2, m3]);
+        let size = |size| usize::try_from(size).unwrap_or(usize::MAX);
+        let total = size(u32::from_le_bytes([t0, t1, t2, t3]));
+        let message_len = u32::from_le_bytes([m0, m1, m2, m3]);
+        let is_apart = message_len & APART != 0;
+        let message_len = size(message_len & !APART);
         let rest = total.checked_sub(HEAD_BYTES);
         let bulk_len = rest.and_then(|rest| rest.checked_sub(message_len));
         match bulk_len {
@@ -59,6 +69,7 @@ impl Head {
                 request: u64::from_le_bytes(request),
                 message_len,
                 bulk_len,
+                is_apart,
             }),
             _ => Err(invalid("a frame's lengths are impossible")),
         }
@@ -96,6 +107,29 @@ impl Frame {
         message: &impl serde::Serialize,
         bulk_len: usize,
     ) -> io::Result<()> {
+        self.put_together(request, message, bulk_len, false)
+    }
+
+    /// The same when those bytes are in the area.
+    ///
+    /// # Errors
+    /// When it is too large.
+    pub fn fill_apart(
+        &mut self,
+        request: u64,
+        message: &impl serde::Serialize,
+        bulk_len: usize,
+    ) -> io::Result<()> {
+        self.put_together(request, message, bulk_len, true)
+    }
+
+    fn put_together(
+        &mut self,
+        request: u64,
+        message: &impl serde::Serialize,
+        bulk_len: usize,
+        is_apart: bool,
+    ) -> io::Result<()> {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
         bytes.resize(HEAD_BYTES, 0);
@@ -104,6 +138,7 @@ impl Frame {
             request,
             message_len: bytes.len().saturating_sub(HEAD_BYTES),
             bulk_len,
+            is_apart,
         };
         for (to, from) in bytes.iter_mut().zip(head.encode()?) {
             *to = from;

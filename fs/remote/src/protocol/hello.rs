@@ -22,17 +22,20 @@ pub struct Hello {
     pub version: u32,
     /// What the agent is.
     pub about: About,
+    /// Whether it sees the [area](super::BULK_AREA_BYTES).
+    pub has_area: bool,
 }
 
 impl Hello {
     /// The protocol's version: whoever has another one can't be spoken with.
-    pub const VERSION: u32 = 3;
+    pub const VERSION: u32 = 4;
 
     /// That of this version.
-    pub fn new(about: About) -> Self {
+    pub fn new(about: About, has_area: bool) -> Self {
         Self {
             version: Self::VERSION,
             about,
+            has_area,
         }
     }
 
@@ -48,11 +51,15 @@ impl Hello {
                 "the agent speaks another version of the protocol",
             ));
         }
-        let about: About = super::decode(rest)?;
+        let (about, has_area): (About, bool) = super::decode(rest)?;
         let texts = [&about.agent, &about.kernel, &about.architecture];
         if texts.iter().any(|text| text.len() > MAX_REASON) {
             return Err(NONE);
         }
-        Ok(Self { version, about })
+        Ok(Self {
+            version,
+            about,
+            has_area,
+        })
     }
 }

@@ -5,6 +5,17 @@ use super::frame::HEAD_BYTES;
 /// The bytes behind a message: as much as the kernel's FUSE asks for at once.
 pub const MAX_BULK: usize = 1 << 20;
 
+/// How many requests may wait for answers at once: each has a slot, whose index is the lower half of its
+/// number. FUSE asks with a handful of threads, and each reads ahead at most a few.
+pub const MAX_IN_FLIGHT: usize = 64;
+
+/// The area that both ends see besides the stream, where they have one: so many bytes for each slot, in
+/// which the bulk of its request may be, or of the answer.
+pub const BULK_AREA_BYTES: usize = MAX_IN_FLIGHT * MAX_BULK;
+
+/// Bulk that is shorter goes through the stream.
+pub const MIN_APART: usize = 16 << 10;
+
 /// A whole frame.
 pub const MAX_FRAME: usize = MAX_BULK + (64 << 10);
 

@@ -6,10 +6,11 @@ use diskfs_vfs::{Error, ErrorKind, InodeNumber, Metadata, NewKind, Result, SetMe
 
 use crate::protocol::{
     Attributes, Entry, Extent, Failure, Frame, Head, Kind, MAX_BULK, MAX_EXTENTS, MAX_LIST,
-    MAX_OUTPUT, MAX_TARGET, MAX_XATTR, MountRequest, Mounted, Operation, Place, Program, Removed,
-    Reply, Request, is_name, is_signal, is_xattr_name,
+    MAX_OUTPUT, MAX_TARGET, MAX_XATTR, MIN_APART, MountRequest, Mounted, Operation, Place, Program,
+    Removed, Reply, Request, bulk_offset, is_name, is_signal, is_xattr_name,
 };
 
+use super::area::Aligned;
 use super::filesystems::{Filesystems, MountedFs};
 use super::machine::{Location, Machine, Served};
 use super::programs::{Happened, Programs};
@@ -20,9 +21,8 @@ pub(super) struct Scratch {
     /// The message of the request.
     pub(super) message: Vec<u8>,
     /// What came behind it, at its beginning.
-    pub(super) bulk: Vec<u8>,
-    /// What goes behind the answer's message.
-    out: Vec<u8>,
+    pub(super) bulk: Aligned,
+    out: Out,
     frame: Frame,
 }
 
@@ -48,9 +48,10 @@ pub(super) fn answer<'s>(
     let Scratch {
         bulk, out, frame, ..
     } = scratch;
-    let data = bulk.get(..head.bulk_len).unwrap_or_default();
-    let mut out = Out { bytes: out, len: 0 };
-    let done = state.act(request, data, &mut out);
+    out.clear();
+    let done = state
+        .take_apart(head, bulk)
+        .and_then(|()| state.act(request, bulk.get(head.bulk_len), out));
     let len = if done.is_ok() { out.len } else { 0 };
     let error;
     let reply = match done {
@@ -60,6 +61,15 @@ pub(super) fn answer<'s>(
             Reply::Failed(Failure::new(&error))
         }
     };
+    if len > 0 && state.put_apart(head.request, out) {
+        // Its message is as short as that of any answer with contents.
+        if frame.fill_apart(head.request, &reply, len).is_ok() {
+            return Answer {
+                frame: frame.bytes(),
+                bulk: &[],
+            };
+        }
+    }
     if frame.fill(head.request, &reply, len).is_err() {
         // Only what a filesystem says of itself could be so long.
         let error = Error::new(ErrorKind::Unsupported, "the answer is too long");
@@ -69,12 +79,38 @@ pub(super) fn answer<'s>(
     }
     Answer {
         frame: frame.bytes(),
-        bulk: out.bytes.get(..len).unwrap_or_default(),
+        bulk: out.bytes(),
     }
 }
 
 impl State<'_> {
-    fn act(&self, request: Request<'_>, data: &[u8], out: &mut Out<'_>) -> Result<Reply<'static>> {
+    /// Takes what belongs to a request out of the area, if it is there.
+    fn take_apart(&self, head: &Head, bulk: &mut Aligned) -> Result<()> {
+        if !head.is_apart {
+            return Ok(());
+        }
+        let place = self.machine.area().zip(bulk_offset(head.request));
+        let (area, offset) = place.ok_or_else(|| {
+            Error::new(
+                ErrorKind::Invalid,
+                "contents are where this machine can't look",
+            )
+        })?;
+        let read = area.read(offset, bulk.padded_room(head.bulk_len));
+        read.map_err(|error| Error::new(ErrorKind::Io, "contents can't be had").with_source(error))
+    }
+
+    /// Puts what goes behind an answer into the area, when there is one and it is worth it.
+    fn put_apart(&self, request: u64, out: &Out) -> bool {
+        let place = self.machine.area().zip(bulk_offset(request));
+        let (Some((area, offset)), Some(contents)) = (place, out.contents()) else {
+            return false;
+        };
+        // Else it goes through the stream.
+        area.write(offset, contents).is_ok()
+    }
+
+    fn act(&self, request: Request<'_>, data: &[u8], out: &mut Out) -> Result<Reply<'static>> {
         let done = |()| Reply::Done;
         match request {
             Request::Mount(request) => mount(self.machine, &self.filesystems, &request),
@@ -141,7 +177,7 @@ impl State<'_> {
         })
     }
 
-    fn output(&self, program: u32, out: &mut Out<'_>) -> Result<Reply<'static>> {
+    fn output(&self, program: u32, out: &mut Out) -> Result<Reply<'static>> {
         let running = self.programs.get(program)?;
         let mut happened = None;
         out.fill(MAX_OUTPUT, |room| {
@@ -199,28 +235,53 @@ fn mount(
     }
 }
 
-/// Bytes that go behind the answer's message. The buffer is kept, for to clear a megabyte costs as
-/// much as to read it.
-struct Out<'s> {
-    bytes: &'s mut Vec<u8>,
+/// What goes behind an answer's message. The buffers are kept, for to clear a megabyte costs as much as to
+/// read it.
+#[derive(Debug, Default)]
+struct Out {
+    /// Entries, values, targets.
+    text: Vec<u8>,
+    /// Contents.
+    contents: Aligned,
+    /// Which of the two it is.
+    is_contents: bool,
     len: usize,
 }
 
-impl Out<'_> {
-    /// Room for so many bytes, of which `fill` tells how many it took.
+impl Out {
+    fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Room for so many bytes of contents, of which `fill` tells how many it took.
     fn fill(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> Result<usize>) -> Result<()> {
-        if self.bytes.len() < len {
-            self.bytes.resize(len, 0);
-        }
-        let room = self.bytes.get_mut(..len).unwrap_or_default();
-        self.len = fill(room)?.min(len);
+        self.is_contents = true;
+        self.len = fill(self.contents.room(len))?.min(len);
         Ok(())
     }
 
     fn set(&mut self, bytes: &[u8]) {
-        self.bytes.clear();
-        self.bytes.extend_from_slice(bytes);
-        self.len = bytes.len();
+        self.text.clear();
+        self.text.extend_from_slice(bytes);
+        self.set_text_len();
+    }
+
+    fn set_text_len(&mut self) {
+        self.is_contents = false;
+        self.len = self.text.len();
+    }
+
+    fn bytes(&self) -> &[u8] {
+        if self.is_contents {
+            return self.contents.get(self.len);
+        }
+        self.text.get(..self.len).unwrap_or_default()
+    }
+
+    /// Contents that are long enough for the area, as that takes them.
+    fn contents(&self) -> Option<&[u8]> {
+        let is_long = self.is_contents && self.len >= MIN_APART;
+        is_long.then(|| self.contents.padded(self.len))
     }
 }
 
@@ -236,7 +297,7 @@ impl Call<'_> {
         &self,
         operation: &Operation<'_>,
         data: &[u8],
-        out: &mut Out<'_>,
+        out: &mut Out,
     ) -> Result<Reply<'static>> {
         use Operation as O;
         let fs = self.fs;
@@ -367,8 +428,8 @@ impl Call<'_> {
 
     /// Lists as much as there is room for. What comes before an error is told first; who asks again
     /// behind it meets the error.
-    fn list(&self, dir: InodeNumber, cookie: u64, out: &mut Out<'_>) -> Result<Reply<'static>> {
-        let mut bytes = std::mem::take(out.bytes);
+    fn list(&self, dir: InodeNumber, cookie: u64, out: &mut Out) -> Result<Reply<'static>> {
+        let mut bytes = std::mem::take(&mut out.text);
         bytes.clear();
         let mut ends = true;
         for listed in self.fs.list(dir, cookie)? {
@@ -395,8 +456,8 @@ impl Call<'_> {
                 break;
             }
         }
-        out.len = bytes.len();
-        *out.bytes = bytes;
+        out.text = bytes;
+        out.set_text_len();
         Ok(Reply::Entries { ends })
     }
 

@@ -6,6 +6,7 @@ use diskfs_vfs::{
     DirEntry, Error, ErrorKind, FsWrite, InodeNumber, Metadata, NewAttributes, NewKind, Result,
 };
 
+use super::area::BulkArea;
 use super::programs::Running;
 use crate::protocol::{About, MountRequest, Program};
 
@@ -17,6 +18,12 @@ pub trait Machine: Sync {
             agent: env!("CARGO_PKG_VERSION").into(),
             ..About::default()
         }
+    }
+
+    /// The area that the host sees, too, if there is one: contents go through it rather than through the
+    /// stream.
+    fn area(&self) -> Option<&dyn BulkArea> {
+        None
     }
 
     /// Mounts a filesystem. To unmount it is [`FsWrite::close`].

@@ -34,7 +34,8 @@ pub fn serve(
     machine: &dyn Machine,
 ) -> io::Result<Ending> {
     let mut hello = Frame::default();
-    hello.fill(0, &Hello::new(machine.about()), 0)?;
+    let introduction = Hello::new(machine.about(), machine.area().is_some());
+    hello.fill(0, &introduction, 0)?;
     write_frame(&mut writer, hello.bytes(), &[])?;
     let server = Server {
         state: State {
@@ -183,11 +184,10 @@ impl<R: Read> Source<R> {
             return Ok(None);
         };
         self.frames.message(&head, &mut scratch.message)?;
-        if scratch.bulk.len() < head.bulk_len {
-            scratch.bulk.resize(head.bulk_len, 0);
+        // What is in the area is taken from there by who answers, and the next one reads on meanwhile.
+        if !head.is_apart {
+            self.frames.take(scratch.bulk.room(head.bulk_len))?;
         }
-        let bulk = scratch.bulk.get_mut(..head.bulk_len).unwrap_or_default();
-        self.frames.take(bulk)?;
         Ok(Some(head))
     }
 }

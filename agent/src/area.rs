@@ -1,0 +1,37 @@
+//! The memory of the host that this machine has as a disk.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use diskfs_remote::server::BulkArea;
+use rustix::fs::{Mode, OFlags, open};
+
+use crate::disks;
+
+/// The serial number of that disk.
+const SERIAL: &str = "diskfs.area";
+
+/// The area, read and written past this kernel's page cache: each request is one of the disk's, and the host
+/// takes the bytes from where they are.
+#[derive(Debug)]
+pub(crate) struct DiskArea(File);
+
+impl DiskArea {
+    /// The area, if this machine has one.
+    pub(crate) fn find() -> Option<Self> {
+        let flags = OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
+        let disk = open(disks::by_serial(SERIAL)?, flags, Mode::empty()).ok()?;
+        Some(Self(File::from(disk)))
+    }
+}
+
+impl BulkArea for DiskArea {
+    fn read(&self, offset: u64, to: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(to, offset)
+    }
+
+    fn write(&self, offset: u64, from: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(from, offset)
+    }
+}
