@@ -1,6 +1,8 @@
 //! System calls that rustix has no functions for.
 #![expect(unsafe_code, reason = "system calls")]
 
+pub(crate) mod btrfs;
+
 use std::ffi::CStr;
 use std::io;
 use std::mem::{MaybeUninit, offset_of, size_of};

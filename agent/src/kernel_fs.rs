@@ -12,6 +12,7 @@ mod listing;
 mod node;
 mod reading;
 mod setting;
+mod subvolumes;
 mod writing;
 
 use std::fmt;

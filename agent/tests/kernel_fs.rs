@@ -558,6 +558,46 @@ fn subvolumes_have_numbers_of_their_own() {
 }
 
 #[test]
+fn subvolumes_are_found_by_their_numbers() {
+    let Some(mounted) = Mounted::new("btrfs", 300, &["-q"]) else {
+        return;
+    };
+    let btrfs = |words: &[&str], path: &std::path::Path| {
+        let ran = Command::new("btrfs")
+            .args(words)
+            .arg(path)
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    let root = mounted.path();
+    fs::create_dir_all(root.join("plain/deep")).unwrap();
+    let made = ["one", "plain/deep/two", "one/three"];
+    for name in made {
+        btrfs(&["subvolume", "create"], &root.join(name));
+    }
+    let id = |name: &str| {
+        let told = btrfs(&["inspect-internal", "rootid"], &root.join(name));
+        told.trim().parse::<u64>().unwrap()
+    };
+    let ids = made.map(id);
+    let three = ids[2].to_string();
+    let served = mounted.serve("btrfs");
+    let fs = &*served.fs;
+    assert_eq!(fs.subvolume(None).unwrap(), b"");
+    assert_eq!(fs.subvolume(Some(5)).unwrap(), b"");
+    for (id, name) in ids.into_iter().zip(made) {
+        let path = String::from_utf8(fs.subvolume(Some(id)).unwrap()).unwrap();
+        assert_eq!(path, format!("/{name}"));
+    }
+    btrfs(&["subvolume", "set-default", &three], &root);
+    assert_eq!(fs.subvolume(None).unwrap(), b"/one/three");
+    assert_eq!(kind(fs.subvolume(Some(9999))), ErrorKind::NotFound);
+    served.end();
+}
+
+#[test]
 fn more_files_than_stay_open() {
     let Some(mounted) = Mounted::new("xfs", 350, &["-q"]) else {
         return;

@@ -111,6 +111,13 @@ impl MountEntry {
         options.find_map(|option| option.strip_prefix("subvol="))
     }
 
+    /// The number of that directory's subvolume, where the guest gives that.
+    pub(super) fn subvolume_id(&self) -> Option<u64> {
+        let mut options = self.options.iter();
+        let id = options.find_map(|option| option.strip_prefix("subvolid="))?;
+        id.parse().ok()
+    }
+
     /// The code page of short names, on FAT.
     pub(super) fn code_page(&self) -> Option<CodePage> {
         let mut options = self.options.iter();

@@ -54,7 +54,7 @@ impl System {
             let seen = outcome.and_then(|mount| tree.check(mount).map_err(|e| reason(&e)));
             let problem = seen.err();
             let volume = match &planned.verdict {
-                Verdict::Mount(volume) => Some(volume.name().to_owned()),
+                Verdict::Mount { volume, .. } => Some(volume.name().to_owned()),
                 Verdict::Bind(_) | Verdict::Skip(_) => None,
             };
             MountReport {

@@ -22,7 +22,12 @@ pub struct Planned {
 #[derive(Debug, Clone)]
 pub enum Verdict {
     /// The volume is mounted.
-    Mount(Box<Volume>),
+    Mount {
+        /// The volume.
+        volume: Box<Volume>,
+        /// The directory of its filesystem that is mounted, a subvolume of btrfs; empty for all of it.
+        dir: Vec<u8>,
+    },
     /// A directory of the tree is shown at a second place.
     Bind(Vec<u8>),
     /// It is not mounted; why.
@@ -93,7 +98,8 @@ fn verdict(devices: &Devices<'_>, root: &Volume, entry: &MountEntry) -> Option<V
     }
     let found = devices.find(&entry.what);
     if depth(&entry.at) > 0 {
-        return Some(found.map_or_else(Verdict::Skip, |volume| Verdict::Mount(Box::new(volume))));
+        let mounted = found.and_then(|volume| mount(volume, entry));
+        return Some(mounted.unwrap_or_else(Verdict::Skip));
     }
     match found {
         Ok(volume) if volume.name() != root.name() => {
@@ -104,4 +110,22 @@ fn verdict(devices: &Devices<'_>, root: &Volume, entry: &MountEntry) -> Option<V
         }
         _ => None,
     }
+}
+
+/// `Err` with the reason when the subvolume can't be found.
+fn mount(volume: Volume, entry: &MountEntry) -> Result<Verdict, String> {
+    // Who gives both means the same by them.
+    let dir = match (entry.subvolume(), entry.subvolume_id()) {
+        (Some(path), _) => path.as_bytes().to_vec(),
+        (None, Some(id)) => subvolume(&volume, id)?,
+        (None, None) => Vec::new(),
+    };
+    let volume = Box::new(volume);
+    Ok(Verdict::Mount { volume, dir })
+}
+
+fn subvolume(volume: &Volume, id: u64) -> Result<Vec<u8>, String> {
+    let filesystem = volume.filesystem().map_err(|error| error.to_string())?;
+    let path = filesystem.as_fs().subvolume(Some(id));
+    path.map_err(|error| format!("subvolid={id}: {error}"))
 }

@@ -87,7 +87,7 @@ fn of_volumes(disk: &Disk, purpose: Purpose) -> Result<MountTree> {
         .collect();
     let mut builder = Builder::new(folders(&names), purpose);
     for (volume, name) in shown.into_iter().zip(&names) {
-        let mounted = builder.mount(name.as_bytes(), "", volume);
+        let mounted = builder.mount(name.as_bytes(), b"", volume);
         mounted.map_err(|error| Error::from(error).in_file(disk.path()))?;
     }
     Ok(builder.tree)

@@ -55,10 +55,9 @@ impl System {
             match &planned.verdict {
                 Verdict::Skip(_) => {}
                 Verdict::Bind(from) => steps.show(0, steps.root.clone(), from.clone(), at),
-                Verdict::Mount(volume) => {
-                    let dir = planned.entry.subvolume().unwrap_or_default();
+                Verdict::Mount { volume, dir } => {
                     let index = steps.index_of(volume);
-                    steps.show(index, Vec::new(), dir.as_bytes().to_vec(), at);
+                    steps.show(index, Vec::new(), dir.clone(), at);
                 }
             }
         }

@@ -81,8 +81,7 @@ impl Builder {
             let mounted = match &planned.verdict {
                 Verdict::Skip(reason) => return Err(reason.clone()),
                 Verdict::Bind(from) => self.tree.bind(below(from), at),
-                Verdict::Mount(volume) => {
-                    let dir = planned.entry.subvolume().unwrap_or_default();
+                Verdict::Mount { volume, dir } => {
                     let code_page = planned.entry.code_page();
                     let volume = Volume::clone(volume);
                     let volume = match code_page {
@@ -107,7 +106,7 @@ impl Builder {
     pub(super) fn mount(
         &mut self,
         at: &[u8],
-        dir: &str,
+        dir: &[u8],
         volume: &Volume,
     ) -> vfs::Result<MountHandle> {
         if let Some(of) = self.handle(volume) {

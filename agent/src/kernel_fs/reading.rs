@@ -14,6 +14,7 @@ use super::KernelFs;
 use super::errors::failed;
 use super::extents::{Addresses, extents};
 use super::inodes::Inodes;
+use super::subvolumes;
 
 /// The largest value and the longest list of names that Linux has.
 const XATTR_MAX: usize = 64 << 10;
@@ -138,6 +139,16 @@ impl FsRead for KernelFs {
         };
         let found = extents(fd, offset, size, addresses)?;
         Ok(Box::new(found.into_iter().map(Ok)))
+    }
+
+    fn subvolume(&self, id: Option<u64>) -> Result<Vec<u8>> {
+        if self.kind != "btrfs" {
+            return Err(ErrorKind::Unsupported.into());
+        }
+        let open = self.open();
+        let mount = open.mount()?;
+        let id = id.map_or_else(|| subvolumes::default_id(mount), Ok)?;
+        subvolumes::path(mount, id)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use crate::{FileType, InodeNumber, Metadata, Result};
+use crate::{Error, ErrorKind, FileType, InodeNumber, Metadata, Result};
 
 /// One name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,6 +154,20 @@ pub trait FsRead: Debug + Send + Sync {
     /// # Errors
     /// `IsADirectory`; `Invalid` for what has no contents.
     fn extents_of(&self, inode: InodeNumber, offset: u64) -> Result<FileExtents<'_>>;
+
+    /// The path of the directory that is the root of a subvolume (of btrfs), by its number; without one,
+    /// of the subvolume that a kernel mounts when it isn't told which. Empty for the filesystem's own root.
+    ///
+    /// # Errors
+    /// `NotFound` without such a subvolume; `Unsupported` where there are none, or what reads the
+    /// filesystem does not show them at all.
+    fn subvolume(&self, id: Option<u64>) -> Result<Vec<u8>> {
+        let _ = id;
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "the filesystem has no subvolumes",
+        ))
+    }
 
     /// Whether one directory may have several numbers: seen at two places, it has two parents. Who
     /// caches what a directory holds must ask again then.

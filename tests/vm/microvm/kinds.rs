@@ -191,6 +191,47 @@ fn same_contents(expected: &Tree, found: &Tree) {
     assert_eq!(list(expected), list(found));
 }
 
+/// A filesystem with these subvolumes, in the first of which is a system with the lines of fstab that `table`
+/// makes of the subvolumes' numbers; the file `file` is in the last one. The first is what a kernel mounts by
+/// default if it `is_default`.
+fn system_in_subvolumes(
+    image: &Path,
+    subvolumes: &[&str],
+    is_default: bool,
+    table: impl Fn(&str, &[u64]) -> String,
+) {
+    make(&BTRFS, image);
+    let words = ["-o", "loop"].map(Path::new);
+    let mounted = Mount::by("mount", words.into_iter().chain([image])).unwrap();
+    let btrfs = |words: &[&str], at: &Path| {
+        let words = words.iter().map(Path::new);
+        run("btrfs", words.chain([at])).unwrap()
+    };
+    let mut ids = Vec::new();
+    for subvolume in subvolumes {
+        let at = mounted.path().join(subvolume);
+        btrfs(&["subvolume", "create"], &at);
+        let id = btrfs(&["inspect-internal", "rootid"], &at);
+        ids.push(id.trim().parse().unwrap());
+    }
+    let root = mounted.path().join(subvolumes[0]);
+    for dir in ["etc", "usr/lib", "home"] {
+        fs::create_dir_all(root.join(dir)).unwrap();
+    }
+    let release = "ID=test\nPRETTY_NAME=Test\n";
+    fs::write(root.join("usr/lib/os-release"), release).unwrap();
+    symlink("../usr/lib/os-release", root.join("etc/os-release")).unwrap();
+    let words = ["-o", "value", "-s", "UUID"].map(Path::new);
+    let uuid = run("blkid", words.into_iter().chain([image])).unwrap();
+    fs::write(root.join("etc/fstab"), table(uuid.trim(), &ids)).unwrap();
+    let last = subvolumes.last().unwrap();
+    fs::write(mounted.path().join(last).join("file"), "of mine").unwrap();
+    if is_default {
+        btrfs(&["subvolume", "set-default"], &root);
+    }
+    mounted.unmount().unwrap();
+}
+
 #[test]
 fn a_system_in_subvolumes_of_btrfs() {
     let Some(appliance) = appliance() else { return };
@@ -200,42 +241,9 @@ fn a_system_in_subvolumes_of_btrfs() {
     let Some(()) = require_root() else { return };
     let shop = Workshop::new().unwrap();
     let image = shop.sparse_file("disk.img", BTRFS.size_bytes).unwrap();
-    make(&BTRFS, &image);
-    let words = ["-o", "loop"].map(Path::new);
-    let mounted = Mount::by("mount", words.into_iter().chain([image.as_path()])).unwrap();
-    for subvolume in ["@", "@home"] {
-        let at = mounted.path().join(subvolume);
-        run(
-            "btrfs",
-            ["subvolume".as_ref(), "create".as_ref(), at.as_os_str()],
-        )
-        .unwrap();
-    }
-    let root = mounted.path().join("@");
-    for dir in ["etc", "usr/lib", "home"] {
-        fs::create_dir_all(root.join(dir)).unwrap();
-    }
-    fs::write(
-        root.join("usr/lib/os-release"),
-        "ID=test\nPRETTY_NAME=Test\n",
-    )
-    .unwrap();
-    symlink("../usr/lib/os-release", root.join("etc/os-release")).unwrap();
-    let uuid = run(
-        "blkid",
-        ["-o", "value", "-s", "UUID"]
-            .map(Path::new)
-            .into_iter()
-            .chain([image.as_path()]),
-    );
-    let uuid = uuid.unwrap();
-    let uuid = uuid.trim();
-    let table =
-        format!("UUID={uuid} / btrfs subvol=/@ 0 0\nUUID={uuid} /home btrfs subvol=/@home 0 0\n");
-    fs::write(root.join("etc/fstab"), table).unwrap();
-    fs::write(mounted.path().join("@home/file"), "of mine").unwrap();
-    mounted.unmount().unwrap();
-
+    system_in_subvolumes(&image, &["@", "@home"], false, |uuid, _| {
+        format!("UUID={uuid} / btrfs subvol=/@ 0 0\nUUID={uuid} /home btrfs subvol=/@home 0 0\n")
+    });
     let read = |path: &str| diskfs(&appliance, &["cat".as_ref(), &at(&image, path)]);
     assert_eq!(read("/etc/os-release"), b"ID=test\nPRETTY_NAME=Test\n");
     assert_eq!(read("/home/file"), b"of mine");
@@ -243,4 +251,35 @@ fn a_system_in_subvolumes_of_btrfs() {
     check("btrfs", &["check"], &image);
     let listed = diskfs(&appliance, &["ls".as_ref(), &at(&image, "/home")]);
     assert_eq!(listed, b"");
+}
+
+#[test]
+fn a_system_in_the_default_subvolume_with_others_by_number() {
+    let Some(appliance) = appliance() else { return };
+    let Some(()) = require_all(&["mkfs.btrfs", "btrfs"]) else {
+        return;
+    };
+    let Some(()) = require_root() else { return };
+    let shop = Workshop::new().unwrap();
+    let image = shop.sparse_file("disk.img", BTRFS.size_bytes).unwrap();
+    // The name of the first is none that installers give.
+    let subvolumes = ["rolled-back", "data", "data/home"];
+    system_in_subvolumes(&image, &subvolumes, true, |uuid, ids| {
+        let home = ids[2];
+        format!(
+            "UUID={uuid} / btrfs defaults 0 0\nUUID={uuid} /home btrfs subvolid={home} 0 0\n\
+             UUID={uuid} /srv btrfs subvolid=99999 0 0\n"
+        )
+    });
+    let read = |path: &str| diskfs(&appliance, &["cat".as_ref(), &at(&image, path)]);
+    assert_eq!(read("/etc/os-release"), b"ID=test\nPRETTY_NAME=Test\n");
+    assert_eq!(read("/home/file"), b"of mine");
+    let explain = ["mount", "--explain"].map(std::ffi::OsStr::new);
+    let explained = diskfs(&appliance, &[explain[0], explain[1], image.as_os_str()]);
+    let explained = String::from_utf8(explained).unwrap();
+    let srv = explained
+        .lines()
+        .find(|line| line.contains("/srv"))
+        .unwrap();
+    assert!(srv.contains("there is no subvolume 99999"), "{explained}");
 }

@@ -10,7 +10,8 @@ use super::connection::MISMATCH;
 use super::listing::Listing;
 use super::remote::Remote;
 use crate::protocol::{
-    MAX_BULK, MAX_EXTENTS, MAX_TARGET, MAX_XATTR, Operation, Reply, Violation, is_xattr_name,
+    MAX_BULK, MAX_EXTENTS, MAX_SUBVOLUME_PATH, MAX_TARGET, MAX_XATTR, Operation, Reply, Violation,
+    is_xattr_name,
 };
 
 /// A file never has more extents than this: XFS, with the widest counter, has 2^47, of which nobody
@@ -126,6 +127,13 @@ impl FsRead for Remote {
             Reply::Statistics(usage) => Ok(usage.into()),
             _ => Err(MISMATCH),
         })
+    }
+
+    fn subvolume(&self, id: Option<u64>) -> Result<Vec<u8>> {
+        let mut path = vec![0; MAX_SUBVOLUME_PATH];
+        let len = self.ask_into(Operation::Subvolume { id }, &mut path, data)?;
+        path.truncate(len);
+        Ok(path)
     }
 
     fn extents_of(&self, inode: InodeNumber, offset: u64) -> Result<FileExtents<'_>> {

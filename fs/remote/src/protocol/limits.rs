@@ -29,6 +29,9 @@ pub const MAX_NAME: usize = 1020;
 /// The target of a symlink: `PATH_MAX` of Linux, with the NUL that it counts.
 pub const MAX_TARGET: usize = 4096;
 
+/// The path of a subvolume: each that it lies within adds at most a `PATH_MAX`.
+pub const MAX_SUBVOLUME_PATH: usize = 64 << 10;
+
 /// The name of an extended attribute: `XATTR_NAME_MAX` of Linux.
 pub const MAX_XATTR_NAME: usize = 255;
 

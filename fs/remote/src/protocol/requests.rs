@@ -197,6 +197,8 @@ pub enum Operation<'a> {
     SyncFile { inode: u64, what: Syncing },
     /// `sync`.
     Sync,
+    /// `subvolume`; the path comes behind the message.
+    Subvolume { id: Option<u64> },
 }
 
 /// [`NewKind`] as it goes over the stream.

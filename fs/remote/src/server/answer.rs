@@ -6,8 +6,9 @@ use diskfs_vfs::{Error, ErrorKind, InodeNumber, Metadata, NewKind, Result, SetMe
 
 use crate::protocol::{
     Attributes, Entry, Extent, Failure, Frame, Head, Kind, MAX_BULK, MAX_EXTENTS, MAX_LIST,
-    MAX_OUTPUT, MAX_TARGET, MAX_XATTR, MIN_APART, MountRequest, Mounted, Operation, Place, Program,
-    Removed, Reply, Request, bulk_offset, is_name, is_signal, is_xattr_name,
+    MAX_OUTPUT, MAX_SUBVOLUME_PATH, MAX_TARGET, MAX_XATTR, MIN_APART, MountRequest, Mounted,
+    Operation, Place, Program, Removed, Reply, Request, bulk_offset, is_name, is_signal,
+    is_xattr_name,
 };
 
 use super::area::Aligned;
@@ -323,6 +324,14 @@ impl Call<'_> {
                     return Ok(Reply::Absent);
                 };
                 out.set(at_most(&value, MAX_XATTR)?);
+                Ok(Reply::Data)
+            }
+            O::Subvolume { id } => {
+                let path = fs.subvolume(id)?;
+                if path.len() > MAX_SUBVOLUME_PATH {
+                    return Err(ErrorKind::NameTooLong.into());
+                }
+                out.set(&path);
                 Ok(Reply::Data)
             }
             O::ListXattrs { inode } => {

@@ -1,0 +1,113 @@
+//! btrfs's own calls (`include/uapi/linux/btrfs.h`, `btrfs_tree.h`).
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// What an item of a tree is found by: `struct btrfs_key`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) objectid: u64,
+    pub(crate) kind: u32,
+    pub(crate) offset: u64,
+}
+
+/// The bytes for what is found.
+const FOUND_BYTES: usize = 3992;
+
+/// `struct btrfs_ioctl_search_args`.
+#[repr(C)]
+struct SearchArgs {
+    tree_id: u64,
+    objectid: [u64; 2],
+    offset: [u64; 2],
+    transid: [u64; 2],
+    kind: [u32; 2],
+    nr_items: u32,
+    unused: u32,
+    reserved: [u64; 4],
+    found: [u8; FOUND_BYTES],
+}
+
+/// The first item of the tree of trees that is of this object and kind: its key, and its bytes.
+pub(crate) fn search_root_tree(
+    fd: BorrowedFd<'_>,
+    objectid: u64,
+    kind: u32,
+) -> io::Result<Option<(Key, Vec<u8>)>> {
+    /// `BTRFS_IOC_TREE_SEARCH`: `_IOWR(0x94, 17, struct btrfs_ioctl_search_args)`.
+    const TREE_SEARCH: libc::c_ulong = 0xd000_9411;
+    /// `BTRFS_ROOT_TREE_OBJECTID`.
+    const ROOT_TREE: u64 = 1;
+    const { assert!(size_of::<SearchArgs>() == 4096) };
+    let mut args = SearchArgs {
+        tree_id: ROOT_TREE,
+        objectid: [objectid; 2],
+        offset: [0, u64::MAX],
+        transid: [0, u64::MAX],
+        kind: [kind; 2],
+        nr_items: 1,
+        unused: 0,
+        reserved: [0; 4],
+        found: [0; FOUND_BYTES],
+    };
+    // SAFETY: `args` has the layout and the size that the call's number says.
+    let done = unsafe { libc::ioctl(fd.as_raw_fd(), TREE_SEARCH, &raw mut args) };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if args.nr_items == 0 {
+        return Ok(None);
+    }
+    Ok(first_item(&args.found))
+}
+
+/// The first of the items that were found: a `struct btrfs_ioctl_search_header`, and its bytes.
+fn first_item(found: &[u8]) -> Option<(Key, Vec<u8>)> {
+    let (header, rest) = found.split_first_chunk::<32>()?;
+    let [_, _, _, _, _, _, _, _, key @ ..] = *header;
+    let (objectid, key) = key.split_first_chunk()?;
+    let (offset, key) = key.split_first_chunk()?;
+    let (kind, len) = key.split_first_chunk()?;
+    let len = usize::try_from(u32::from_le_bytes(*len.first_chunk()?)).ok()?;
+    let key = Key {
+        objectid: u64::from_le_bytes(*objectid),
+        kind: u32::from_le_bytes(*kind),
+        offset: u64::from_le_bytes(*offset),
+    };
+    Some((key, rest.get(..len)?.to_vec()))
+}
+
+/// The bytes for a path.
+const PATH_BYTES: usize = 4080;
+
+/// `struct btrfs_ioctl_ino_lookup_args`.
+#[repr(C)]
+struct LookupArgs {
+    tree_id: u64,
+    objectid: u64,
+    path: [u8; PATH_BYTES],
+}
+
+/// The path of a directory below its subvolume's root, with a slash at its end; of that root, nothing.
+pub(crate) fn path_in_subvolume(
+    fd: BorrowedFd<'_>,
+    tree_id: u64,
+    objectid: u64,
+) -> io::Result<Vec<u8>> {
+    /// `BTRFS_IOC_INO_LOOKUP`: `_IOWR(0x94, 18, struct btrfs_ioctl_ino_lookup_args)`.
+    const INO_LOOKUP: libc::c_ulong = 0xd000_9412;
+    const { assert!(size_of::<LookupArgs>() == 4096) };
+    let mut args = LookupArgs {
+        tree_id,
+        objectid,
+        path: [0; PATH_BYTES],
+    };
+    // SAFETY: as above.
+    let done = unsafe { libc::ioctl(fd.as_raw_fd(), INO_LOOKUP, &raw mut args) };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let path = args.path.split(|&byte| byte == 0).next();
+    Ok(path.unwrap_or_default().to_vec())
+}
