@@ -13,6 +13,10 @@ use crate::{Error, ErrorKind, Result};
 /// What the kernel is made of.
 const CONFIG: &str = include_str!("../../../packaging/appliance/uml.config");
 
+/// Checksums by the processor's instruction, which Linux leaves out here, and the object that takes them.
+const CRC32: &str = include_str!("../../../packaging/appliance/crc32.h");
+const CRC32_OBJECT: &str = "crc32-main.o";
+
 /// What stands in the kernel where others have the time and the place of the build.
 const BUILT_AT: &str = "Thu Jan  1 00:00:00 UTC 1970";
 const BUILT_BY: &str = "diskfs";
@@ -163,10 +167,21 @@ impl Build<'_> {
         // Messages of the kernel name its files: without the place of the tree.
         let prefix = format!("-fmacro-prefix-map={}/=", self.tree.display());
         make.arg(format!("KCFLAGS={prefix}"));
+        // As if the architecture had them; a source without that object does not notice.
+        let ours = self.ours();
+        let flags = format!("-DCONFIG_CRC32_ARCH -I{}", ours.display());
+        make.arg(format!("CFLAGS_{CRC32_OBJECT}={flags}"));
         make
     }
 
+    /// Where files of ours are that go into the kernel.
+    fn ours(&self) -> PathBuf {
+        self.objects.join("ours")
+    }
+
     fn configure(&self) -> Result<()> {
+        fs::create_dir_all(self.ours())?;
+        fs::write(self.ours().join("crc32.h"), CRC32)?;
         let wanted = self.objects.join("wanted.config");
         let archive = format!("{CONFIG}CONFIG_INITRAMFS_SOURCE=\"initramfs.cpio\"\n");
         fs::write(&wanted, archive)?;
