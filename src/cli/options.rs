@@ -66,6 +66,24 @@ impl SourceArgs {
         image: &OsStr,
         open: impl Fn(&ImageSpec, &OpenOptions) -> Result<Disk>,
     ) -> Result<Disk> {
+        #[cfg(feature = "microvm")]
+        if self.vm.lacks_kernel() {
+            // It may be open for writing by one only, so this one is closed before.
+            let looked_into =
+                self.open_images(image, |spec, options| Disk::open(&spec.path, options))?;
+            self.vm.take_kernel(&looked_into, self.volume.os)?;
+        }
+        let disk = self.open_images(image, open)?;
+        #[cfg(feature = "microvm")]
+        self.vm.equip(&disk)?;
+        Ok(disk)
+    }
+
+    fn open_images(
+        &self,
+        image: &OsStr,
+        open: impl Fn(&ImageSpec, &OpenOptions) -> Result<Disk>,
+    ) -> Result<Disk> {
         let keys = self.image.keys.load()?;
         let options = self.image.options_with(keys.as_ref());
         let one = |image: &OsStr| {
@@ -77,8 +95,6 @@ impl SourceArgs {
         if let Some(keys) = keys {
             disk.set_keys(keys);
         }
-        #[cfg(feature = "microvm")]
-        disk.set_fallback(Arc::new(self.vm.fallback()?));
         Ok(disk)
     }
 }

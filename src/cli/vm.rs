@@ -1,11 +1,13 @@
 //! The options of the microVM, which commands share.
 
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
-use diskfs::vm::{Choice, MicroVm, VmOptions};
-use diskfs::{Error, ErrorKind, Result};
+use diskfs::vm::appliance::GuestKernel;
+use diskfs::vm::{Appliance, Choice, MicroVm, VmOptions};
+use diskfs::{Disk, Error, ErrorKind, Result, guest};
 
 use super::bytes;
 
@@ -25,6 +27,15 @@ pub(crate) struct VmArgs {
     #[arg(long, value_name = "DIR")]
     appliance: Option<PathBuf>,
 
+    /// Whose kernel: the appliance's, or the guest's own, which QEMU boots
+    #[arg(
+        long,
+        value_name = "KERNEL",
+        default_value = "appliance",
+        hide_default_value = true
+    )]
+    vm_kernel: Kernel,
+
     /// Memory of each machine, at most: more for a program that needs it [default: 256M]
     #[arg(long, value_name = "SIZE", value_parser = memory_mib)]
     vm_memory: Option<u32>,
@@ -32,6 +43,20 @@ pub(crate) struct VmArgs {
     /// How many booted machines wait for the next image, to mount it at once
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     vm_pool: u8,
+
+    /// The guest's kernel, when it was taken.
+    #[arg(skip)]
+    guest_kernel: OnceLock<GuestKernel>,
+}
+
+/// Whose kernel.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Kernel {
+    /// That of the appliance
+    #[default]
+    Appliance,
+    /// The newest one that the image holds: it understands its own filesystems
+    Guest,
 }
 
 impl VmArgs {
@@ -43,14 +68,36 @@ impl VmArgs {
         Ok(VmOptions {
             choice,
             appliance: self.appliance.clone(),
+            kernel: self.guest_kernel.get().cloned(),
             pool: self.vm_pool,
             memory_mib: self.vm_memory.unwrap_or(VmOptions::DEFAULT_MEMORY_MIB),
             ..VmOptions::default()
         })
     }
 
-    pub(crate) fn fallback(&self) -> Result<MicroVm> {
-        self.options().map(MicroVm::new)
+    /// Lets a disk have what opens what no driver does.
+    pub(crate) fn equip(&self, disk: &Disk) -> Result<()> {
+        disk.set_fallback(Arc::new(MicroVm::new(self.options()?)));
+        Ok(())
+    }
+
+    /// Whether the guest's kernel is still to be taken.
+    pub(crate) fn lacks_kernel(&self) -> bool {
+        self.vm_kernel == Kernel::Guest && self.guest_kernel.get().is_none()
+    }
+
+    /// Takes the kernel of the system on this disk, which the appliance's reads where no driver does.
+    pub(crate) fn take_kernel(&self, disk: &Disk, os: Option<usize>) -> Result<()> {
+        self.equip(disk)?;
+        let system = guest::meant(disk, os)?.ok_or_else(|| {
+            let reason = "no operating system is found, whose kernel could be taken";
+            Error::new(ErrorKind::NotFound, reason).in_file(disk.path())
+        })?;
+        let appliance = Appliance::find(self.appliance.as_deref());
+        let kernel = GuestKernel::of(&system, &appliance)?;
+        // Nobody else takes one.
+        self.guest_kernel.set(kernel).ok();
+        Ok(())
     }
 }
 

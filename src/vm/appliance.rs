@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `uml` | a User Mode Linux kernel with the agent embedded: one static program |
 //! | `qemu/vmlinux`, `qemu/initramfs` | a kernel for QEMU, and the agent with the modules it needs |
+//! | `diskfs-agent` | the agent, for kernels that a guest brings |
 //! | `tools` | a filesystem with programs that make, check and resize filesystems |
 
 mod agent;
@@ -11,6 +12,7 @@ mod build_qemu;
 mod build_tools;
 mod build_uml;
 mod bz_image;
+mod guest_kernel;
 mod initramfs;
 mod kernel_source;
 mod modules;
@@ -20,6 +22,7 @@ use agent::static_agent;
 pub use build_qemu::{BuildQemu, BuiltQemu};
 pub use build_tools::{BuildTools, BuiltTools};
 pub use build_uml::{BuildUml, Built};
+pub use guest_kernel::GuestKernel;
 pub(super) use tools::find_program;
 
 use std::path::{Path, PathBuf};

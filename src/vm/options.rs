@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::appliance::GuestKernel;
 use super::backend::Kind;
 
 /// Which backend is taken.
@@ -45,6 +46,8 @@ pub struct VmOptions {
     pub choice: Choice,
     /// The directory of the [appliance](super::appliance), before all others.
     pub appliance: Option<PathBuf>,
+    /// A kernel that is taken instead of the appliance's. Only QEMU boots it.
+    pub kernel: Option<GuestKernel>,
     /// The machine's memory, at most; what it does not use is not taken from the host.
     pub memory_mib: u32,
     /// How long a machine may take until it answers; `None` for what is usual for its backend.
@@ -65,6 +68,7 @@ impl Default for VmOptions {
         Self {
             choice: Choice::Auto,
             appliance: None,
+            kernel: None,
             memory_mib: Self::DEFAULT_MEMORY_MIB,
             deadline: None,
             pool: 0,

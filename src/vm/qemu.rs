@@ -36,7 +36,10 @@ impl Backend for Qemu {
             let hint = "install it (qemu-system-x86 on Debian, qemu-kvm-core on Fedora)";
             unsupported(format!("there is no {PROGRAM}")).with_hint(hint)
         })?;
-        let files = appliance.qemu()?;
+        let files = match &options.kernel {
+            Some(kernel) => kernel.files().clone(),
+            None => appliance.qemu()?,
+        };
         if self.0 == Accelerator::Kvm
             && let Some(problem) = kvm_probe::problem()
         {

@@ -27,6 +27,10 @@ impl Backend for Uml {
             let reason = "User Mode Linux runs on x86-64 Linux only";
             return Err(Error::new(ErrorKind::Unsupported, reason));
         }
+        if options.kernel.is_some() {
+            let reason = "a guest's kernel runs in a machine only, and not as a process";
+            return Err(Error::new(ErrorKind::Unsupported, reason));
+        }
         let kernel = appliance.uml()?;
         if !Path::new("/proc/self/exe").exists() {
             let reason = "User Mode Linux needs /proc, which is not mounted here";

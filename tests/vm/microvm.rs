@@ -3,6 +3,7 @@
 
 mod clones;
 mod endings;
+mod guest_kernel;
 mod kills;
 mod kinds;
 mod layers;

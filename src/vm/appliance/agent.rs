@@ -9,7 +9,7 @@ use crate::{Error, ErrorKind, Result};
 const NAME: &str = "diskfs-agent";
 
 impl Appliance {
-    /// The agent, to build appliances with: next to the program, too.
+    /// The agent, to build appliances with: in the appliance, or next to the program.
     ///
     /// # Errors
     /// `NotFound` with where it was looked for.
@@ -17,7 +17,7 @@ impl Appliance {
         let program = std::env::current_exe().ok();
         let beside = program.and_then(|program| Some(program.parent()?.join(NAME)));
         let beside = beside.filter(|file| file.is_file());
-        beside.or_else(|| self.file(NAME)).ok_or_else(|| {
+        self.file(NAME).or(beside).ok_or_else(|| {
             let missing = self.missing("no agent (diskfs-agent)");
             let hint = "name it with --agent, or build one: packaging/appliance/README.md says how";
             Error::new(ErrorKind::NotFound, missing.reason()).with_hint(hint)
@@ -33,6 +33,20 @@ pub(super) fn static_agent(file: &Path) -> Result<Vec<u8>> {
     let agent = std::fs::read(file).map_err(|e| Error::from(e).in_file(file))?;
     check_agent(&agent).map_err(|e| e.in_file(file))?;
     Ok(agent)
+}
+
+/// Keeps the agent next to what was built with it: other kernels take it, too.
+pub(super) fn install_agent(agent: &[u8], built: &Path) -> Result<()> {
+    let dir = built.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let dir = dir.unwrap_or(Path::new("."));
+    let file = dir.join(NAME);
+    let mut new = tempfile::NamedTempFile::new_in(dir)?;
+    std::io::Write::write_all(&mut new, agent)?;
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    new.as_file().set_permissions(executable)?;
+    let kept = new.persist(&file);
+    kept.map_err(|e| Error::from(e.error).in_file(&file))?;
+    Ok(())
 }
 
 /// The agent runs where there is nothing else: it must bring all of itself.

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::agent::install_agent;
 use super::bz_image;
 use super::initramfs::Initramfs;
 use super::modules::Modules;
@@ -101,6 +102,7 @@ impl BuildQemu {
         let (initramfs, filesystems) = initramfs(&agent, &Modules::in_tree(&modules)?)?;
         let size_bytes = (len(&elf), len(&initramfs));
         self.install(&elf, &initramfs)?;
+        install_agent(&agent, &self.output)?;
         Ok(BuiltQemu {
             output: self.output.clone(),
             filesystems,
@@ -129,16 +131,18 @@ fn len(bytes: &[u8]) -> u64 {
 
 /// The agent, the modules that it loads at once (`modules/order`), and those of each filesystem that
 /// it loads before it mounts one (`modules/order.xfs`).
-fn initramfs(agent: &[u8], modules: &Modules) -> Result<(Vec<u8>, Vec<String>)> {
+pub(super) fn initramfs(agent: &[u8], modules: &Modules) -> Result<(Vec<u8>, Vec<String>)> {
     let mut archive = Initramfs::with_agent(agent)?;
     archive.add_dir("modules")?;
     let mut taken = Vec::new();
-    let mut lists = vec![("order".to_owned(), modules.with_dependencies(BOOT_MODULES))];
+    let boot = modules.with_dependencies(BOOT_MODULES)?;
+    let mut lists = vec![("order".to_owned(), boot)];
     let mut filesystems = Vec::new();
     for (name, helpers) in FILESYSTEMS {
         if modules.has(name) {
             let wanted: Vec<&str> = helpers.iter().chain([name]).copied().collect();
-            lists.push((format!("order.{name}"), modules.with_dependencies(&wanted)));
+            let order = modules.with_dependencies(&wanted)?;
+            lists.push((format!("order.{name}"), order));
             filesystems.push((*name).to_owned());
         }
     }
@@ -149,7 +153,7 @@ fn initramfs(agent: &[u8], modules: &Modules) -> Result<(Vec<u8>, Vec<String>)> 
             lines.push_str(&file);
             lines.push('\n');
             if !taken.contains(&file) {
-                archive.add_file(&format!("modules/{file}"), 0o644, &module.stripped()?)?;
+                archive.add_file(&format!("modules/{file}"), 0o644, &module.into_bytes()?)?;
                 taken.push(file);
             }
         }
@@ -187,7 +191,7 @@ fn installed_in(root: &Path) -> Result<(PathBuf, Option<PathBuf>)> {
 }
 
 /// The numbers in a version, to compare: `6.1.0-56` comes after `6.1.0-9`.
-fn numbers(version: &str) -> Vec<u64> {
+pub(super) fn numbers(version: &str) -> Vec<u64> {
     let parts = version.split(|c: char| !c.is_ascii_digit());
     parts.filter_map(|part| part.parse().ok()).collect()
 }

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::agent::install_agent;
 use super::initramfs::Initramfs;
 use super::tools::{find_program, run};
 use super::{kernel_source, static_agent};
@@ -110,6 +111,7 @@ impl BuildUml {
         say(&format!("compiling Linux {version}"));
         build.compile()?;
         let size_bytes = self.install(&objects.join("linux"))?;
+        install_agent(&agent, &self.output)?;
         Ok(Built {
             version,
             output: self.output.clone(),

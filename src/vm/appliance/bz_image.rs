@@ -15,8 +15,8 @@ const PAYLOAD_LENGTH: usize = 0x24c;
 /// The first version whose header tells where the payload is.
 const OLDEST: u16 = 0x208;
 
-/// Kernels with everything built in are a tenth of this; it may come from anywhere.
-const MAX_KERNEL_BYTES: u64 = 1 << 30;
+/// Kernels with everything built in are half of this; it may come from anywhere.
+pub(super) const MAX_KERNEL_BYTES: u64 = 256 << 20;
 
 /// The kernel as ELF; `image` may be one already.
 ///
@@ -32,7 +32,7 @@ pub(super) fn unpack(image: &[u8]) -> Result<Vec<u8>> {
             "no kernel for x86: the header of a bzImage is missing",
         )
     })?;
-    let kernel = decompress(payload)?;
+    let kernel = decompress(payload, MAX_KERNEL_BYTES)?;
     if !kernel.starts_with(ELF) {
         let reason = "what is in the bzImage is no ELF program";
         return Err(Error::new(ErrorKind::Unsupported, reason));
@@ -72,8 +72,8 @@ fn payload(image: &[u8]) -> Option<&[u8]> {
 /// not compressed stays.
 ///
 /// # Errors
-/// `Unsupported` for other ways, `Corrupt` for a broken stream.
-pub(super) fn decompress(bytes: &[u8]) -> Result<Vec<u8>> {
+/// `Unsupported` for other ways, and for what unpacks to more than the limit; `Corrupt` for a broken stream.
+pub(super) fn decompress(bytes: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
     // What follows the stream (the unpacked size) is left alone.
     let reader: Box<dyn Read + '_> = match bytes {
         [0x1f, 0x8b, ..] => Box::new(flate2::read::GzDecoder::new(bytes)),
@@ -82,7 +82,7 @@ pub(super) fn decompress(bytes: &[u8]) -> Result<Vec<u8>> {
             let decoder = zstd::Decoder::new(bytes);
             Box::new(decoder.map_err(Error::from)?.single_frame())
         }
-        [0x02, 0x21, 0x4c, 0x18, blocks @ ..] => return lz4_legacy(blocks),
+        [0x02, 0x21, 0x4c, 0x18, blocks @ ..] => return lz4_legacy(blocks, limit_bytes),
         [0x7f, b'E', b'L', b'F', ..] => return Ok(bytes.to_vec()),
         _ => {
             let reason = "compressed in a way that is not known (gzip, xz, lz4 and zstd are)";
@@ -90,16 +90,26 @@ pub(super) fn decompress(bytes: &[u8]) -> Result<Vec<u8>> {
         }
     };
     let mut unpacked = Vec::new();
-    let read = reader.take(MAX_KERNEL_BYTES).read_to_end(&mut unpacked);
+    let one_more = limit_bytes.saturating_add(1);
+    let read = reader.take(one_more).read_to_end(&mut unpacked);
     read.map_err(|e| Error::new(ErrorKind::Corrupt, format!("can't be unpacked: {e}")))?;
+    check_len(&unpacked, limit_bytes)?;
     Ok(unpacked)
+}
+
+fn check_len(unpacked: &[u8], limit_bytes: u64) -> Result<()> {
+    if u64::try_from(unpacked.len()).is_ok_and(|len| len <= limit_bytes) {
+        return Ok(());
+    }
+    let reason = format!("unpacks to more than {} MiB", limit_bytes >> 20);
+    Err(Error::new(ErrorKind::Unsupported, reason))
 }
 
 /// What a block of the legacy frame unpacks to at most (LZ4 frame format description, "Legacy frame").
 const LZ4_BLOCK_BYTES: usize = 8 << 20;
 
 /// Unpacks blocks, each behind its length, to the end: what is shorter than its length is something else.
-fn lz4_legacy(mut blocks: &[u8]) -> Result<Vec<u8>> {
+fn lz4_legacy(mut blocks: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
     let mut unpacked = Vec::new();
     while let Some((length, rest)) = blocks.split_first_chunk() {
         let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
@@ -111,9 +121,7 @@ fn lz4_legacy(mut blocks: &[u8]) -> Result<Vec<u8>> {
             block.map_err(|e| Error::new(ErrorKind::Corrupt, format!("can't be unpacked: {e}")))?;
         unpacked.extend_from_slice(&block);
         blocks = rest;
-        if u64::try_from(unpacked.len()).is_ok_and(|len| len > MAX_KERNEL_BYTES) {
-            return Err(Error::new(ErrorKind::Unsupported, "larger than any kernel"));
-        }
+        check_len(&unpacked, limit_bytes)?;
     }
     Ok(unpacked)
 }
@@ -175,5 +183,19 @@ mod tests {
             unpack(&image(&plain)).unwrap_err().kind(),
             ErrorKind::Unsupported
         );
+    }
+
+    #[test]
+    fn what_unpacks_to_too_much_is_refused() {
+        let zeroes = vec![0; 100_000];
+        for packed in [zstd::encode_all(&zeroes[..], 1).unwrap(), {
+            let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            gzip.write_all(&zeroes).unwrap();
+            gzip.finish().unwrap()
+        }] {
+            assert_eq!(decompress(&packed, 100_000).unwrap(), zeroes);
+            let error = decompress(&packed, 99_999).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+        }
     }
 }
