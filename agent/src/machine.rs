@@ -66,7 +66,8 @@ impl Machine for LinuxMachine {
     }
 
     fn area(&self) -> Option<&dyn BulkArea> {
-        self.area.as_ref().map(|area| area as _)
+        let area = self.area.as_ref()?;
+        Some(area)
     }
 
     fn mount(&self, request: &MountRequest) -> Result<Arc<dyn Served>> {

@@ -69,6 +69,15 @@ Which files are meant:
   --key p1:ask or p1:file:FILE; --key disk.qcow2:ask is for an image whose data is encrypted.
   `diskfs info` shows them. --offset takes the filesystem at a byte of the disk.
 
+Configuration:
+  What neither the command line nor the environment says is taken from the file that $DISKFS_CONFIG
+  names, or from ~/.config/diskfs/config.toml, or /etc/diskfs/config.toml, the first that there is:
+    [vm]
+    backend = \"uml\"              # as --vm
+    appliance = \"/srv/appliance\" # as --appliance
+    memory = \"512M\"              # as --vm-memory
+    pool = 2                     # as --vm-pool
+
 Exit codes:
   0 done, 1 failed, 2 usage, 3 not found, 4 unsupported, 5 corrupt, 6 locked or denied.
   After several failures, the code is that of the first.

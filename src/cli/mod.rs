@@ -10,6 +10,8 @@ mod chmod;
 mod chown;
 mod commit;
 mod complete;
+#[cfg(feature = "microvm")]
+mod config;
 mod copy;
 mod cp;
 mod create;

@@ -5,11 +5,12 @@ use std::sync::{Arc, OnceLock};
 
 use clap::{Args, ValueEnum};
 
-use diskfs::vm::appliance::GuestKernel;
+use diskfs::vm::appliance::{self, GuestKernel};
 use diskfs::vm::{Appliance, Choice, MicroVm, VmOptions};
 use diskfs::{Disk, Error, ErrorKind, Result, guest};
 
 use super::bytes;
+use super::config::Config;
 
 /// Overrides what is chosen by itself, before the command line does.
 const VARIABLE: &str = "DISKFS_VM";
@@ -19,7 +20,7 @@ const VARIABLE: &str = "DISKFS_VM";
 #[command(next_help_heading = "MicroVM options")]
 pub(crate) struct VmArgs {
     /// What runs a kernel for filesystems without a driver: auto, uml, qemu-kvm, qemu-tcg or none
-    /// [default: `$DISKFS_VM`, or auto]
+    /// [default: `$DISKFS_VM`, the configuration's, or auto]
     #[arg(long, value_name = "BACKEND")]
     vm: Option<Choice>,
 
@@ -41,8 +42,8 @@ pub(crate) struct VmArgs {
     vm_memory: Option<u32>,
 
     /// How many booted machines wait for the next image, to mount it at once
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    vm_pool: u8,
+    #[arg(long, value_name = "N")]
+    vm_pool: Option<u8>,
 
     /// The guest's kernel, when it was taken.
     #[arg(skip)]
@@ -61,18 +62,29 @@ enum Kernel {
 
 impl VmArgs {
     pub(crate) fn options(&self) -> Result<VmOptions> {
+        let config = Config::load()?.vm;
         let choice = match self.vm {
             Some(choice) => choice,
-            None => from_environment()?,
+            None => from_environment()?.or(config.backend).unwrap_or_default(),
         };
         Ok(VmOptions {
             choice,
-            appliance: self.appliance.clone(),
+            appliance: self.appliance_dir(config.appliance),
             kernel: self.guest_kernel.get().cloned(),
-            pool: self.vm_pool,
-            memory_mib: self.vm_memory.unwrap_or(VmOptions::DEFAULT_MEMORY_MIB),
+            pool: self.vm_pool.or(config.pool).unwrap_or_default(),
+            memory_mib: self
+                .vm_memory
+                .or(config.memory)
+                .unwrap_or(VmOptions::DEFAULT_MEMORY_MIB),
             ..VmOptions::default()
         })
+    }
+
+    /// The variable goes before the configuration, and is looked at where the appliance is.
+    fn appliance_dir(&self, configured: Option<PathBuf>) -> Option<PathBuf> {
+        let is_said = std::env::var_os(appliance::VARIABLE).is_some_and(|dir| !dir.is_empty());
+        let configured = configured.filter(|_| !is_said);
+        self.appliance.clone().or(configured)
     }
 
     /// Lets a disk have what opens what no driver does.
@@ -93,7 +105,7 @@ impl VmArgs {
             let reason = "no operating system is found, whose kernel could be taken";
             Error::new(ErrorKind::NotFound, reason).in_file(disk.path())
         })?;
-        let appliance = Appliance::find(self.appliance.as_deref());
+        let appliance = Appliance::find(self.options()?.appliance.as_deref());
         let kernel = GuestKernel::of(&system, &appliance)?;
         // Nobody else takes one.
         self.guest_kernel.set(kernel).ok();
@@ -104,18 +116,19 @@ impl VmArgs {
 /// A kernel needs so much to start.
 const LEAST_MEMORY_MIB: u32 = 64;
 
-fn memory_mib(text: &str) -> std::result::Result<u32, String> {
+pub(super) fn memory_mib(text: &str) -> std::result::Result<u32, String> {
     let mib = u32::try_from(bytes::parse(text)? >> 20).ok();
     mib.filter(|mib| *mib >= LEAST_MEMORY_MIB).ok_or_else(|| {
         format!("`{text}` is no memory for a machine; {LEAST_MEMORY_MIB}M is the least")
     })
 }
 
-fn from_environment() -> Result<Choice> {
+fn from_environment() -> Result<Option<Choice>> {
     let said = std::env::var(VARIABLE).unwrap_or_default();
     if said.is_empty() {
-        return Ok(Choice::default());
+        return Ok(None);
     }
     said.parse()
+        .map(Some)
         .map_err(|reason: String| Error::new(ErrorKind::Invalid, format!("{VARIABLE}: {reason}")))
 }

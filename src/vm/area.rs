@@ -24,7 +24,8 @@ pub(super) struct Area {
 
 /// The area as the machine sees it.
 pub(super) fn disk(area: &Arc<Area>) -> BlockDevice {
-    BlockDevice::writable(Arc::clone(area) as _).with_serial(SERIAL)
+    let device: Arc<Area> = Arc::clone(area);
+    BlockDevice::writable(device).with_serial(SERIAL)
 }
 
 impl Default for Area {

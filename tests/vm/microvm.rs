@@ -44,6 +44,7 @@ fn command(appliance: &Path, words: impl IntoIterator<Item = impl AsRef<OsStr>>)
     let mut command = Command::new(DISKFS);
     command.args(words).env("DISKFS_APPLIANCE", appliance);
     command.env_remove("DISKFS_VM");
+    command.env("DISKFS_CONFIG", ""); // The user's is not meant.
     command
 }
 

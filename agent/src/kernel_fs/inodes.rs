@@ -154,8 +154,12 @@ impl Inodes {
     pub(super) fn take_up(&self, node: Node) -> Result<Metadata> {
         let stat = node.statx()?;
         let inode = self.number(&stat)?;
+        self.take_up_as(inode, node, &stat)
+    }
+
+    fn take_up_as(&self, inode: InodeNumber, node: Node, stat: &Statx) -> Result<Metadata> {
         if inode == self.root {
-            return metadata(inode, 0, &stat);
+            return metadata(inode, 0, stat);
         }
         let node = Arc::new(node);
         let generation = match self.kept {
@@ -175,14 +179,15 @@ impl Inodes {
                 0
             }
         };
-        metadata(inode, generation, &stat)
+        metadata(inode, generation, stat)
     }
 
     /// The same of a file that was just made: the number may have been another's.
     pub(super) fn take_up_new(&self, node: Node) -> Result<Metadata> {
         let stat = node.statx()?;
-        self.forget(self.number(&stat)?);
-        self.take_up(node)
+        let inode = self.number(&stat)?;
+        self.forget(inode);
+        self.take_up_as(inode, node, &stat)
     }
 
     fn know(&self, inode: InodeNumber, handle: Handle) {

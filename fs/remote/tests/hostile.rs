@@ -88,8 +88,8 @@ fn ask_everything(client: &Client) {
         fs.hold(f);
         let _ = fs.write_at(f, 5000, &[round; 3000]);
         let _ = fs.read_at(f, 0, &mut [0; 9000]);
-        let _ = fs.write_at(f, 100, &[round; 40_000]);
-        let _ = fs.read_at(f, 0, &mut [0; 50_000]);
+        let _ = fs.write_at(f, 100, &vec![round; 40_000]);
+        let _ = fs.read_at(f, 0, &mut vec![0; 50_000]);
         let _ = fs.set_xattr(f, b"user.x", b"value", SetXattr::Any);
         let _ = (fs.xattr(f, b"user.x"), fs.list_xattrs(f), fs.statistics());
         let _ = fs.set_metadata(

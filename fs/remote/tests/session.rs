@@ -296,6 +296,12 @@ fn many_threads_at_once() {
     assert_eq!(session.there.file_count(), 1 + 8 * 133);
 }
 
+/// Bytes that differ from place to place, and from seed to seed.
+fn pattern(seed: u8, len: usize) -> Vec<u8> {
+    let bytes = (0..=250_u8).cycle().map(|byte| byte ^ seed);
+    bytes.take(len).collect()
+}
+
 /// Writes and reads contents of all lengths, from several threads, and tells how often the area was used.
 fn contents_come_through(area: Option<Area>, area_there: Option<Area>) -> usize {
     let session = Session::with_areas(area.clone(), area_there);
@@ -315,8 +321,7 @@ fn contents_come_through(area: Option<Area>, area_there: Option<Area>) -> usize 
                     MAX_BULK,
                     2_500_003,
                 ] {
-                    let salt = usize::from(name.as_bytes()[0]);
-                    let bytes: Vec<_> = (0..len).map(|i| (i * salt % 251) as u8).collect();
+                    let bytes = pattern(name.as_bytes()[0], len);
                     fs.set_len(f, 0).unwrap();
                     assert_eq!(fs.write_at(f, 7, &bytes).unwrap(), len);
                     let mut back = vec![0; len + 10];
@@ -345,8 +350,8 @@ fn an_area_that_one_end_does_not_see_is_not_used() {
     let session = Session::with_areas(None, Some(Area::new()));
     let fs = session.mount();
     let f = file(&fs, "f");
-    fs.write_at(f, 0, &[1; MIN_APART]).unwrap();
-    let error = fs.read_at(f, 0, &mut [0; MIN_APART]).unwrap_err();
+    fs.write_at(f, 0, &vec![1; MIN_APART]).unwrap();
+    let error = fs.read_at(f, 0, &mut vec![0; MIN_APART]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
 }
 

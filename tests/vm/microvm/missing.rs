@@ -72,3 +72,42 @@ fn a_kernel_that_says_nothing_is_killed_and_told() {
     assert_eq!(output.status.code(), Some(4), "{said}");
     assert!(said.contains("uml: "), "{said}");
 }
+
+#[test]
+fn the_configuration_counts_where_nothing_else_is_said() {
+    let shop = Workshop::new().unwrap();
+    let Some(image) = xfs(&shop) else { return };
+    let list = at(&image, "/");
+    let config = shop.path("config.toml");
+    let appliance = shop.path("configured");
+    let settings = format!("[vm]\nbackend = \"uml\"\nappliance = {appliance:?}\n");
+    std::fs::write(&config, settings).unwrap();
+    let ls = |more: &[&str]| {
+        let mut command = command(Path::new(""), ["ls".as_ref(), list.as_os_str()]);
+        command.args(more).env("DISKFS_CONFIG", &config);
+        command.env("XDG_CACHE_HOME", shop.path("cache"));
+        command
+    };
+    let said = stderr(&ls(&[]).output().unwrap());
+    assert!(said.contains("no User Mode Linux kernel"), "{said}");
+    assert!(said.contains(appliance.to_str().unwrap()), "{said}");
+    assert!(!said.contains("qemu"), "{said}");
+    // The environment goes before it, and the command line before both.
+    let said = stderr(&ls(&[]).env("DISKFS_VM", "none").output().unwrap());
+    assert!(!said.contains("User Mode Linux"), "{said}");
+    let mut named = ls(&["--vm", "uml"]);
+    named.env("DISKFS_VM", "none");
+    named.env("DISKFS_APPLIANCE", shop.path("elsewhere"));
+    let said = stderr(&named.output().unwrap());
+    assert!(said.contains("elsewhere"), "{said}");
+    assert!(!said.contains(appliance.to_str().unwrap()), "{said}");
+
+    std::fs::write(&config, "[vm]\nbackend = \"xen\"\n").unwrap();
+    let output = ls(&[]).output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("config.toml: line 2: `xen` is none of"),
+        "{said}"
+    );
+}

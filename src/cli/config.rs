@@ -1,0 +1,144 @@
+//! The user's settings: what is to be so on every run, where neither the command line nor the environment says
+//! anything.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use diskfs::vm::Choice;
+use diskfs::{Error, ErrorKind, Result};
+
+/// Names another file.
+const VARIABLE: &str = "DISKFS_CONFIG";
+
+/// Settings of all users.
+const SYSTEM: &str = "/etc/diskfs/config.toml";
+
+/// The file, whose form is TOML 1.0.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    pub(crate) vm: Vm,
+}
+
+/// The table `[vm]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Vm {
+    /// As `--vm`.
+    #[serde(deserialize_with = "spelt")]
+    pub(crate) backend: Option<Choice>,
+    /// As `--appliance`.
+    pub(crate) appliance: Option<PathBuf>,
+    /// As `--vm-memory`.
+    #[serde(deserialize_with = "memory")]
+    pub(crate) memory: Option<u32>,
+    /// As `--vm-pool`.
+    pub(crate) pool: Option<u8>,
+}
+
+/// A value as the command line has it.
+fn spelt<'d, D: serde::Deserializer<'d>>(from: D) -> std::result::Result<Option<Choice>, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+fn memory<'d, D: serde::Deserializer<'d>>(from: D) -> std::result::Result<Option<u32>, D::Error> {
+    let text = String::deserialize(from)?;
+    let mib = super::vm::memory_mib(&text);
+    mib.map(Some).map_err(serde::de::Error::custom)
+}
+
+impl Config {
+    /// The file that `$DISKFS_CONFIG` names, or else the user's, or else that of the system; without any,
+    /// nothing is set.
+    ///
+    /// # Errors
+    /// `Invalid` with the line that makes no sense; `NotFound` without the file that the variable names.
+    pub(crate) fn load() -> Result<Self> {
+        if let Some(named) = std::env::var_os(VARIABLE) {
+            // Empty, there is none.
+            return match PathBuf::from(named) {
+                none if none.as_os_str().is_empty() => Ok(Self::default()),
+                named => Self::read(&named).map_err(|e| Error::from(e).in_file(&named))?,
+            };
+        }
+        for file in [own(), Some(PathBuf::from(SYSTEM))].into_iter().flatten() {
+            match Self::read(&file) {
+                Ok(read) => return read,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // Of somebody who has taken another user's environment along.
+                Err(error) => tracing::info!(%error, file = %file.display(), "left alone"),
+            }
+        }
+        Ok(Self::default())
+    }
+
+    fn read(file: &std::path::Path) -> io::Result<Result<Self>> {
+        let text = fs::read_to_string(file)?;
+        Ok(Self::parse(&text).map_err(|error| error.in_file(file)))
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        toml::from_str(text).map_err(|error| {
+            let line = error.span().map(|span| {
+                let before = text.get(..span.start).unwrap_or_default();
+                before.matches('\n').count().saturating_add(1)
+            });
+            let place = line.map_or_else(String::new, |line| format!("line {line}: "));
+            let reason = error.message().lines().collect::<Vec<_>>().join(" ");
+            Error::new(ErrorKind::Invalid, format!("{place}{reason}"))
+                .with_hint("`diskfs help` says what may be set")
+        })
+    }
+}
+
+/// Below `$XDG_CONFIG_HOME` (XDG Base Directory Specification).
+fn own() -> Option<PathBuf> {
+    let said = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".config"));
+    let base = said.filter(|dir| dir.is_absolute()).or_else(home)?;
+    Some(base.join("diskfs/config.toml"))
+}
+
+#[cfg(test)]
+mod tests {
+    use diskfs::vm::Kind;
+
+    use super::*;
+
+    #[test]
+    fn all_that_may_be_set() {
+        assert_eq!(Config::parse("").unwrap(), Config::default());
+        let text =
+            "[vm]\nbackend = \"qemu-tcg\"\nappliance = \"/srv/a\"\nmemory = \"1G\"\npool = 2\n";
+        let expected = Vm {
+            backend: Some(Choice::Only(Kind::QemuTcg)),
+            appliance: Some("/srv/a".into()),
+            memory: Some(1024),
+            pool: Some(2),
+        };
+        assert_eq!(Config::parse(text).unwrap().vm, expected);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told_with_its_line() {
+        for (text, told) in [
+            ("[vm]\nbackend = \"xen\"\n", "line 2: `xen` is none of"),
+            ("[vm]\n\nmemory = \"1M\"\n", "line 3: "),
+            ("[vm]\npool = 300\n", "line 2: "),
+            (
+                "[vm]\nbackends = \"uml\"\n",
+                "line 2: unknown field `backends`",
+            ),
+            ("[wm]\n", "unknown field `wm`"),
+            ("vm", "line 1: "),
+        ] {
+            let error = Config::parse(text).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            assert!(error.reason().contains(told), "{text}: {}", error.reason());
+        }
+    }
+}
