@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::interrupt;
+use crate::limit::Watched;
 
 /// What a pipe holds by default: pipe(7).
 const PIPE_BYTES: usize = 64 * 1024;
@@ -27,10 +28,10 @@ pub(crate) struct Usage {
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     interrupt::check()?;
     let name = describe(command);
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("cannot start {name}"))?;
+    command.stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (child, _watched) = start(command, &name)?;
+    let output = child.wait_with_output()?;
     let message = String::from_utf8_lossy(&output.stderr);
     check(&name, output.status, &message)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -45,10 +46,8 @@ pub(crate) fn started(command: &mut Command) -> Result<()> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::inherit());
-    let status = command
-        .status()
-        .with_context(|| format!("cannot start {name}"))?;
-    check(&name, status, "see above")
+    let (mut child, _watched) = start(command, &name)?;
+    check(&name, child.wait()?, "see above")
 }
 
 /// Runs a program to its end with its output thrown away; returns the wall time.
@@ -56,7 +55,7 @@ pub(crate) fn timed(command: &mut Command) -> Result<Duration> {
     interrupt::check()?;
     let name = describe(command);
     let start = Instant::now();
-    let mut child = spawn(command.stdout(Stdio::null()), &name)?;
+    let (mut child, _watched) = spawn(command.stdout(Stdio::null()), &name)?;
     let (status, message) = wait(&mut child)?;
     let wall = start.elapsed();
     check(&name, status, &message)?;
@@ -69,7 +68,7 @@ pub(crate) fn timed_through_pipe(command: &mut Command) -> Result<(Duration, u64
     interrupt::check()?;
     let name = describe(command);
     let start = Instant::now();
-    let mut child = spawn(command.stdout(Stdio::piped()), &name)?;
+    let (mut child, _watched) = spawn(command.stdout(Stdio::piped()), &name)?;
     let mut pipe = child.stdout.take().context("no pipe")?;
     let mut buf = vec![0; PIPE_BYTES];
     let mut len_bytes = 0;
@@ -91,7 +90,7 @@ pub(crate) fn used(command: &mut Command) -> Result<Usage> {
     interrupt::check()?;
     let name = describe(command);
     let start = Instant::now();
-    let child = spawn(command.stdout(Stdio::null()), &name)?;
+    let (child, _watched) = spawn(command.stdout(Stdio::null()), &name)?;
     let (status, usage, message) = wait_with_usage(child, start)?;
     check(&name, status, &message)?;
     Ok(usage)
@@ -103,12 +102,16 @@ pub(crate) fn is_installed(name: &str) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
 }
 
-fn spawn(command: &mut Command, name: &str) -> Result<Child> {
-    command
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped())
+fn spawn(command: &mut Command, name: &str) -> Result<(Child, Watched)> {
+    start(command.stdin(Stdio::null()).stderr(Stdio::piped()), name)
+}
+
+fn start(command: &mut Command, name: &str) -> Result<(Child, Watched)> {
+    let child = command
         .spawn()
-        .with_context(|| format!("cannot start {name}"))
+        .with_context(|| format!("cannot start {name}"))?;
+    let watched = Watched::new(child.id());
+    Ok((child, watched))
 }
 
 fn wait(child: &mut Child) -> Result<(ExitStatus, String)> {

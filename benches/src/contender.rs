@@ -2,6 +2,7 @@
 
 mod diskfs;
 mod fuse2fs;
+mod guestmount;
 mod kernel;
 mod qemu;
 
@@ -11,6 +12,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
+use crate::filesystem::Filesystem;
 use crate::image::Kind;
 use crate::mount::Mount;
 
@@ -24,6 +26,12 @@ pub(crate) trait Contender: Debug {
 
     /// Why it can't take part, if so.
     fn obstacle(&self) -> Option<String>;
+
+    /// How often it is measured at most. Of one that takes seconds for what others do in milliseconds,
+    /// two figures say as much as five.
+    fn most_repetitions(&self) -> u32 {
+        u32::MAX
+    }
 
     /// Mounts `image` read-only; returns when the files are there. `dir` is an empty directory for
     /// mount points.
@@ -53,16 +61,20 @@ pub(crate) trait Contender: Debug {
     }
 }
 
-/// All of them; the first is the one that ratios are to.
-pub(crate) fn all(diskfs: &Path) -> Vec<Box<dyn Contender>> {
+/// All that open this filesystem, or have a reason not to; the first is the one that ratios are to.
+pub(crate) fn all(diskfs: &Path, filesystem: Filesystem) -> Vec<Box<dyn Contender>> {
     let kinds = [Kind::Raw, Kind::Qcow2, Kind::Qcow2Zstd];
-    let mut all: Vec<Box<dyn Contender>> = vec![Box::new(kernel::Kernel)];
-    for kind in kinds {
-        all.push(Box::new(self::diskfs::Diskfs::new(diskfs.to_owned(), kind)));
+    let mut all: Vec<Box<dyn Contender>> = vec![Box::new(kernel::Kernel::new(filesystem))];
+    for (engine, kind) in self::diskfs::engines(filesystem) {
+        let diskfs = self::diskfs::Diskfs::new(diskfs.to_owned(), engine, kind);
+        all.push(Box::new(diskfs));
     }
-    all.push(Box::new(fuse2fs::Fuse2fs));
+    all.push(Box::new(fuse2fs::Fuse2fs::new(filesystem)));
     for kind in kinds {
-        all.push(Box::new(qemu::StorageDaemon::new(kind)));
+        all.push(Box::new(qemu::StorageDaemon::new(filesystem, kind)));
+    }
+    if !filesystem.has_driver() {
+        all.push(Box::new(guestmount::Guestmount));
     }
     all
 }
@@ -73,4 +85,38 @@ fn missing(programs: &[&str]) -> Option<String> {
         .iter()
         .find(|name| !crate::command::is_installed(name))?;
     Some(format!("{missing} is not installed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(filesystem: Filesystem) -> Vec<String> {
+        let all = all(Path::new("diskfs"), filesystem);
+        all.iter().map(|contender| contender.name()).collect()
+    }
+
+    #[test]
+    fn names_are_unique_and_the_kernel_is_the_first() {
+        for filesystem in [Filesystem::Ext4, Filesystem::Xfs, Filesystem::Btrfs] {
+            let mut names = names(filesystem);
+            assert_eq!(names[0], "kernel raw");
+            let count = names.len();
+            names.sort();
+            names.dedup();
+            assert_eq!(names.len(), count);
+        }
+    }
+
+    #[test]
+    fn machines_are_measured_only_where_they_are_needed() {
+        let ext4 = names(Filesystem::Ext4);
+        assert!(ext4.contains(&"diskfs raw".into()), "{ext4:?}");
+        assert!(!ext4.contains(&"guestmount raw".into()), "{ext4:?}");
+        let xfs = names(Filesystem::Xfs);
+        for name in ["diskfs+uml raw", "diskfs+tcg raw", "guestmount raw"] {
+            assert!(xfs.contains(&name.into()), "{xfs:?}");
+        }
+        assert!(!xfs.contains(&"diskfs raw".into()), "{xfs:?}");
+    }
 }

@@ -1,4 +1,4 @@
-//! The images that the contenders open: a Debian tree and a large file on ext4, built once.
+//! The images that the contenders open: a Debian tree and a large file on a filesystem, built once.
 
 mod debian;
 mod large_file;
@@ -11,6 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::command;
+use crate::filesystem::Filesystem;
 use crate::mount::MountPoint;
 
 /// The filesystem's size. The tree takes half a GiB and the large file one; a real image has
@@ -46,11 +47,12 @@ impl Kind {
         }
     }
 
-    fn file_name(self) -> &'static str {
+    /// What follows the image's name in that of its file.
+    fn suffix(self) -> &'static str {
         match self {
-            Self::Raw => "debian.raw",
-            Self::Qcow2 => "debian.qcow2",
-            Self::Qcow2Zstd => "debian-zstd.qcow2",
+            Self::Raw => ".raw",
+            Self::Qcow2 => ".qcow2",
+            Self::Qcow2Zstd => "-zstd.qcow2",
         }
     }
 }
@@ -59,6 +61,7 @@ impl Kind {
 #[derive(Debug)]
 pub(crate) struct Images {
     dir: PathBuf,
+    filesystem: Filesystem,
 }
 
 impl Images {
@@ -69,24 +72,59 @@ impl Images {
 
     /// An empty filesystem of this kind.
     pub(crate) fn empty(&self, kind: Kind) -> PathBuf {
-        self.dir.join(format!("empty-{}", kind.file_name()))
+        self.dir.join(format!("empty-{}", self.file_name(kind)))
     }
 
     /// Where the image of this kind is.
     pub(crate) fn path(&self, kind: Kind) -> PathBuf {
-        self.dir.join(kind.file_name())
+        self.dir.join(self.file_name(kind))
+    }
+
+    /// What is on it.
+    pub(crate) fn filesystem(&self) -> Filesystem {
+        self.filesystem
+    }
+
+    fn file_name(&self, kind: Kind) -> String {
+        let name = match self.filesystem {
+            Filesystem::Ext4 => "debian",
+            Filesystem::Xfs => "debian-xfs",
+            Filesystem::Btrfs => "debian-btrfs",
+        };
+        format!("{name}{}", kind.suffix())
+    }
+
+    fn of(&self, filesystem: Filesystem) -> Self {
+        let dir = self.dir.clone();
+        Self { dir, filesystem }
     }
 }
 
 /// Builds the images that `dir` lacks.
-pub(crate) fn build_all(dir: &Path) -> Result<Images> {
+pub(crate) fn build_all(dir: &Path, filesystem: Filesystem) -> Result<Images> {
     fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     let dir = dir.canonicalize()?;
-    let images = Images { dir };
-    let raw = images.path(Kind::Raw);
-    let is_new = !raw.exists();
+    let images = Images { dir, filesystem };
+    let debian = images.of(Filesystem::Ext4).path(Kind::Raw);
+    let is_new = !debian.exists();
     if is_new {
-        build(&raw, build_raw).context("building the Debian image")?;
+        build(&debian, build_debian).context("building the Debian image")?;
+    }
+    let archive = images.archive();
+    if is_new || !archive.exists() {
+        build(&archive, |part| pack(&debian, part)).context("packing the Debian tree")?;
+    }
+    build_others(&images, is_new)?;
+    Ok(images)
+}
+
+/// Builds what is made of the Debian image and of its archive.
+fn build_others(images: &Images, is_debian_new: bool) -> Result<()> {
+    let filesystem = images.filesystem;
+    let raw = images.path(Kind::Raw);
+    let is_missing = is_debian_new || !raw.exists();
+    if is_missing && filesystem != Filesystem::Ext4 {
+        build(&raw, |part| build_unpacked(images, part))?;
     }
     for (kind, options) in [
         (Kind::Qcow2, &["-O", "qcow2"][..]),
@@ -96,37 +134,30 @@ pub(crate) fn build_all(dir: &Path) -> Result<Images> {
         ),
     ] {
         let path = images.path(kind);
-        if is_new || !path.exists() {
+        if is_missing || !path.exists() {
             build(&path, |part| convert(&raw, part, options))?;
         }
     }
-    if is_new || !images.archive().exists() {
-        build(&images.archive(), |part| pack(&raw, part)).context("packing the Debian tree")?;
-    }
     let empty = images.empty(Kind::Raw);
     if !empty.exists() {
-        build(&empty, build_empty)?;
+        build(&empty, |part| make_filesystem(filesystem, part))?;
     }
     let empty_qcow2 = images.empty(Kind::Qcow2);
     if !empty_qcow2.exists() {
         build(&empty_qcow2, |part| convert(&empty, part, &["-O", "qcow2"]))?;
     }
-    Ok(images)
+    Ok(())
 }
 
-/// An empty filesystem with nothing left to be initialised in the background: a kernel's thread
-/// that does so would be measured with what it runs beside.
-fn build_empty(part: &Path) -> Result<()> {
+fn make_filesystem(filesystem: Filesystem, part: &Path) -> Result<()> {
     fs::File::create(part)?.set_len(FILESYSTEM_BYTES)?;
-    let mut mkfs = Command::new("mkfs.ext4");
-    mkfs.args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]);
-    command::output(mkfs.arg(part)).map(drop)
+    command::output(filesystem.mkfs().arg(part)).map(drop)
 }
 
 /// Packs all of the image but the large file.
 fn pack(raw: &Path, part: &Path) -> Result<()> {
     let mut point = MountPoint::directory(part.with_extension("mnt"))?;
-    point.mount_loop(raw, "ro,loop")?;
+    point.mount_loop(raw, Filesystem::Ext4, "ro,loop")?;
     let mut tar = Command::new("tar");
     tar.args([
         "--xattrs",
@@ -159,19 +190,57 @@ fn convert(raw: &Path, part: &Path, options: &[&str]) -> Result<()> {
     command::output(convert.arg(raw).arg(part)).map(drop)
 }
 
+/// Makes the Debian system, and the large file beside it.
+fn build_debian(part: &Path) -> Result<()> {
+    build_filled(Filesystem::Ext4, part, debian::install)
+}
+
+/// The same with the tree out of the archive.
+fn build_unpacked(images: &Images, part: &Path) -> Result<()> {
+    build_filled(images.filesystem, part, |root| {
+        let mut tar = Command::new("tar");
+        tar.args(["--xattrs", "--acls", "--strip-components=1", "-xpf"]);
+        tar.arg(images.archive()).arg("-C").arg(root);
+        command::output(&mut tar).map(drop)
+    })
+}
+
 /// Makes the filesystem, and fills it through the kernel's driver: its allocator and its hashed
 /// directories are what a real image has; `mke2fs -d` packs files back to back, unhashed.
-fn build_raw(part: &Path) -> Result<()> {
-    fs::File::create(part)?.set_len(FILESYSTEM_BYTES)?;
-    let mut mkfs = Command::new("mkfs.ext4");
-    command::output(mkfs.args(["-q", "-F", "-L", "bench"]).arg(part))?;
-    let work = part.with_extension("mnt");
-    let mut point = MountPoint::directory(work)?;
-    point.mount_loop(part, "loop")?;
-    debian::install(point.path())?;
-    large_file::write(&point.path().join(crate::visit::LARGE_FILE))?;
+fn build_filled(
+    filesystem: Filesystem,
+    part: &Path,
+    install: impl FnOnce(&Path) -> Result<()>,
+) -> Result<()> {
+    make_filesystem(filesystem, part)?;
+    let mut point = MountPoint::directory(part.with_extension("mnt"))?;
+    point.mount_loop(part, filesystem, "loop")?;
+    install(point.path())?;
+    let large_file = point.path().join(crate::visit::LARGE_FILE);
+    fs::create_dir_all(large_file.parent().context("a file has a directory")?)?;
+    large_file::write(&large_file)?;
     rustix::fs::syncfs(&fs::File::open(point.path())?)?;
     // What debootstrap deleted would be data in the qcow2, too.
     command::output(Command::new("fstrim").arg(point.path()))?;
     point.unmount()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_filesystem_has_files_of_its_own() {
+        let ext4 = Images {
+            dir: PathBuf::new(),
+            filesystem: Filesystem::Ext4,
+        };
+        let xfs = ext4.of(Filesystem::Xfs);
+        assert_eq!(ext4.path(Kind::Raw), Path::new("debian.raw"));
+        let zstd = Path::new("debian-zstd.qcow2");
+        assert_eq!(ext4.path(Kind::Qcow2Zstd), zstd);
+        assert_eq!(xfs.path(Kind::Raw), Path::new("debian-xfs.raw"));
+        assert_eq!(xfs.empty(Kind::Raw), Path::new("empty-debian-xfs.raw"));
+        assert_eq!(xfs.archive(), ext4.archive());
+    }
 }

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
 
+use crate::limit;
+
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// From now on SIGINT, SIGTERM and SIGHUP are noted instead of ending the process. The child that
@@ -13,10 +15,15 @@ pub(crate) fn install() -> Result<()> {
         .context("installing the signal handler")
 }
 
-/// Fails once a signal has arrived.
+/// Whether a signal has arrived.
+pub(crate) fn has_come() -> bool {
+    INTERRUPTED.load(Ordering::SeqCst)
+}
+
+/// Fails once a signal has arrived, or the visit has taken too long.
 pub(crate) fn check() -> Result<()> {
-    if INTERRUPTED.load(Ordering::SeqCst) {
+    if has_come() {
         bail!("interrupted");
     }
-    Ok(())
+    limit::check()
 }

@@ -6,15 +6,19 @@
 
 mod command;
 mod contender;
+mod filesystem;
 mod image;
 mod interrupt;
+mod limit;
 mod machine;
 mod meter;
 mod mount;
 mod options;
+mod process;
 mod report;
 mod rig;
 mod samples;
+mod server;
 mod visit;
 
 use std::io::Write;
@@ -36,8 +40,9 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> anyhow::Result<()> {
     interrupt::install()?;
+    limit::install(options.limit())?;
     machine::require_root()?;
-    let images = image::build_all(&options.cache_dir())?;
+    let images = image::build_all(&options.cache_dir(), options.filesystem)?;
     if options.build_only {
         return Ok(());
     }
@@ -50,5 +55,7 @@ fn run(options: &Options) -> anyhow::Result<()> {
         report.to_markdown()
     };
     std::io::stdout().write_all(text.as_bytes())?;
+    let has_failed = samples.gaps().iter().any(|gap| !gap.is_cut_off);
+    anyhow::ensure!(!has_failed, "not all could be measured: see above");
     Ok(())
 }

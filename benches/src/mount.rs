@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use rustix::mount::UnmountFlags;
-use rustix::process::{Pid, Signal};
 
-use crate::command;
+use crate::filesystem::Filesystem;
 use crate::meter::Meter;
+use crate::server::{Machine, Server};
+use crate::{command, process};
 
-/// How long a mount may stay busy, or a server take to end, before it is told off for good.
-/// A FUSE server that flushes nothing ends within milliseconds; a loaded machine needs slack.
+/// How long a mount may stay busy before it is told off for good. On a loaded machine somebody may
+/// still look at it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a mount is for.
@@ -39,30 +40,52 @@ impl Access {
 pub(crate) struct Mount {
     point: MountPoint,
     server: Option<Server>,
+    machine: Option<Machine>,
     beneath: Option<MountPoint>,
     meter: Meter,
 }
 
 impl Mount {
     /// The kernel's own mount of `image`, through a loop device.
-    pub(crate) fn by_loop_device(image: &Path, point: MountPoint, access: Access) -> Result<Self> {
-        point.mount_loop(image, access.loop_options())?;
+    pub(crate) fn by_loop_device(
+        image: &Path,
+        filesystem: Filesystem,
+        point: MountPoint,
+        access: Access,
+    ) -> Result<Self> {
+        point.mount_loop(image, filesystem, access.loop_options())?;
         let meter = Meter::loop_device_of(point.path())?;
         Ok(Self {
             point,
             server: None,
+            machine: None,
             beneath: None,
             meter,
         })
     }
 
-    /// A mount that a process serves, which `start` has put at `point`.
+    /// A mount that a process serves, which has put it at `point`.
     pub(crate) fn by_server(point: MountPoint) -> Result<Self> {
         let server = Server::find(point.path())?;
-        let meter = Meter::Process(server.pid);
+        let meter = Meter::Process(server.pid());
         Ok(Self {
             point,
             server: Some(server),
+            machine: None,
+            beneath: None,
+            meter,
+        })
+    }
+
+    /// A mount that `server` has put at `point`, and whose image its `machine` reads.
+    pub(crate) fn by_machine(server: Server, machine: Machine, point: MountPoint) -> Result<Self> {
+        let mut processes = machine.processes()?.into_iter();
+        let pid = processes.find(|pid| *pid != server.pid());
+        let meter = Meter::Process(pid.context("the machine ended right after mounting")?);
+        Ok(Self {
+            point,
+            server: Some(server),
+            machine: Some(machine),
             beneath: None,
             meter,
         })
@@ -72,19 +95,21 @@ impl Mount {
     pub(crate) fn by_loop_over_server(
         server: Server,
         beneath: MountPoint,
+        filesystem: Filesystem,
         point: MountPoint,
         access: Access,
     ) -> Result<Self> {
-        let meter = Meter::Process(server.pid);
-        let beneath = Some(beneath);
+        let meter = Meter::Process(server.pid());
         let mount = Self {
             point,
             server: Some(server),
-            beneath,
+            machine: None,
+            beneath: Some(beneath),
             meter,
         };
         if let Some(file) = &mount.beneath {
-            mount.point.mount_loop(file.path(), access.loop_options())?;
+            let options = access.loop_options();
+            mount.point.mount_loop(file.path(), filesystem, options)?;
         }
         Ok(mount)
     }
@@ -99,9 +124,21 @@ impl Mount {
         &self.meter
     }
 
-    /// The largest resident set of the process that serves the mount.
+    /// The largest resident set of the process that serves the mount. With a machine, what all of its
+    /// processes have now, each shared page counted once: a machine gives little back.
     pub(crate) fn server_peak_memory_kib(&self) -> Option<u64> {
-        self.server.as_ref()?.peak_memory_kib()
+        let pid = self.server.as_ref()?.pid();
+        let mut others = process::descendants(pid).ok()?;
+        if let Some(machine) = &self.machine {
+            others.extend(machine.processes().ok()?);
+        }
+        others.retain(|other| *other != pid);
+        if others.is_empty() {
+            return process::peak_memory_kib(pid);
+        }
+        others.push(pid);
+        let parts = others.into_iter();
+        Some(parts.filter_map(process::proportional_memory_kib).sum())
     }
 
     /// Takes the mount down and waits until its server is gone.
@@ -138,10 +175,16 @@ impl MountPoint {
         &self.path
     }
 
-    /// Mounts the ext4 filesystem in `image` here through a loop device, with mount(8)'s `options`.
-    pub(crate) fn mount_loop(&self, image: &Path, options: &str) -> Result<()> {
+    /// Mounts the filesystem in `image` here through a loop device, with mount(8)'s `options`.
+    pub(crate) fn mount_loop(
+        &self,
+        image: &Path,
+        filesystem: Filesystem,
+        options: &str,
+    ) -> Result<()> {
         let mut mount = Command::new("mount");
-        mount.args(["-t", "ext4", "-o", options]).arg(image);
+        mount.args(["-t", filesystem.name(), "-o", options]);
+        mount.arg(image);
         command::output(mount.arg(&self.path)).map(drop)
     }
 
@@ -171,101 +214,8 @@ impl Drop for MountPoint {
     }
 }
 
-/// The process that serves a mount.
-#[derive(Debug)]
-pub(crate) struct Server {
-    pid: u32,
-}
-
-impl Server {
-    /// The process of this number, which is ours to end.
-    pub(crate) fn new(pid: u32) -> Self {
-        Self { pid }
-    }
-
-    /// The process that has `point` on its command line: contenders go into the background by
-    /// themselves, and only some write a pid file.
-    fn find(point: &Path) -> Result<Self> {
-        let needle = point.as_os_str().as_encoded_bytes();
-        for entry in fs::read_dir("/proc")? {
-            let name = entry?.file_name();
-            let Some(pid) = name.to_str().and_then(|text| text.parse::<u32>().ok()) else {
-                continue;
-            };
-            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            if pid != std::process::id() && contains(&line, needle) {
-                return Ok(Self { pid });
-            }
-        }
-        bail!(
-            "no process serves {}: it ended right after mounting",
-            point.display()
-        )
-    }
-
-    fn peak_memory_kib(&self) -> Option<u64> {
-        let text = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
-        crate::machine::kib_field(&text, "VmHWM:")
-    }
-
-    fn is_running(&self) -> bool {
-        // A zombie that its reaper has not seen yet still has a directory, but no command line.
-        fs::read(format!("/proc/{}/cmdline", self.pid)).is_ok_and(|line| !line.is_empty())
-    }
-
-    fn stop(&mut self) -> Result<()> {
-        ensure!(
-            self.wait_or_signal(Signal::TERM),
-            "process {} does not end",
-            self.pid
-        );
-        Ok(())
-    }
-
-    /// A server ends by itself when its mount goes; one that serves a device needs telling.
-    fn wait_or_signal(&self, signal: Signal) -> bool {
-        let start = Instant::now();
-        let mut is_told = false;
-        while self.is_running() {
-            if start.elapsed() > PATIENCE {
-                return false;
-            }
-            if !is_told && start.elapsed() > Duration::from_millis(200) {
-                self.signal(signal);
-                is_told = true;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        true
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
-        if let Some(pid) = pid {
-            let _ = rustix::process::kill_process(pid, signal);
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if !self.wait_or_signal(Signal::TERM) {
-            self.signal(Signal::KILL);
-        }
-    }
-}
-
-fn contains(haystack: &[u8], needle: &[u8]) -> bool {
-    haystack
-        .windows(needle.len())
-        .any(|window| window == needle)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
-    use std::process::Stdio;
-
     use super::*;
 
     #[test]
@@ -276,34 +226,5 @@ mod tests {
         assert!(!path.exists());
         drop(MountPoint::file(path.clone()).unwrap());
         assert!(!path.exists());
-    }
-
-    #[test]
-    fn a_server_is_found_by_its_argument_and_stopped() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut shell = Command::new("sh");
-        shell
-            .args(["-c", "echo ready; read line", "sh"])
-            .arg(dir.path());
-        shell.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = shell.spawn().unwrap();
-        // Its command line is in place only when it runs.
-        let mut word = [0; 5];
-        child
-            .stdout
-            .as_mut()
-            .unwrap()
-            .read_exact(&mut word)
-            .unwrap();
-        let mut server = Server::find(dir.path()).unwrap();
-        assert_eq!(server.pid, child.id());
-        assert!(server.peak_memory_kib().unwrap() > 0);
-        // The closure keeps the shell's input open: only the signal ends it.
-        let reaper = std::thread::spawn(move || {
-            let _input = child.stdin.take();
-            child.wait()
-        });
-        server.stop().unwrap();
-        assert!(!reaper.join().unwrap().unwrap().success());
     }
 }

@@ -1,12 +1,14 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Parser;
 
+use crate::filesystem::Filesystem;
 use crate::machine::Cold;
 
-/// diskfs beside the kernel's loop mount, fuse2fs and qemu-storage-daemon, on one Debian image.
+/// diskfs beside the kernel's loop mount, fuse2fs, qemu-storage-daemon and libguestfs, on one Debian image.
 ///
 /// Needs root: for the kernel's mounts and to drop its caches. The first run builds the image with
 /// debootstrap, from the mirror that this machine's apt is set up for.
@@ -16,6 +18,10 @@ pub(crate) struct Options {
     /// Where the images are kept between runs; what is missing there is built [default: target/diskfs-cache/bench]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
+
+    /// What the image holds; all but ext4 is opened through a microVM
+    #[arg(long, value_enum, default_value_t = Filesystem::Ext4)]
+    pub(crate) filesystem: Filesystem,
 
     /// How often each measurement is made; the table shows the median
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -37,9 +43,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) contenders: Vec<String>,
 
-    /// Only visits whose name contains one of these (first-byte, find, tar, sequential, random, commands, tree, write, creates)
+    /// Only visits whose name contains one of these (first-byte, session, find, tar, sequential, random, commands, tree, write, creates)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) visits: Vec<String>,
+
+    /// How long a visit to one contender may take: who takes longer is stopped, and gets no more figures of it
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    limit: u64,
 
     /// The program to measure, instead of the one built from this checkout
     #[arg(long, value_name = "PROGRAM")]
@@ -54,6 +64,11 @@ impl Options {
     /// How often each measurement is made.
     pub(crate) fn repetitions(&self) -> u32 {
         self.repeat.unwrap_or(if self.quick { 2 } else { 5 })
+    }
+
+    /// How long a visit may take.
+    pub(crate) fn limit(&self) -> Duration {
+        Duration::from_secs(self.limit)
     }
 
     /// Where the images are kept.

@@ -1,5 +1,7 @@
 //! The table, and the same as JSON.
 
+mod beside;
+
 use std::fmt::Write;
 
 use anyhow::Result;
@@ -42,16 +44,14 @@ impl<'a> Report<'a> {
         };
         let machine = machine::describe();
         let mut text = format!(
-            "{machine}; median of {}; cold: {cold}\n\n",
+            "{machine}; {}; median of {}; cold: {cold}\n\n",
+            self.rig.filesystem().name(),
             self.rig.repetitions()
         );
         let _ = writeln!(text, "| | unit | target | {} |", self.names.join(" | "));
         let _ = writeln!(text, "|---|---|---|{}", "---|".repeat(self.names.len()));
         for row in self.rows() {
-            let target = row
-                .target
-                .map(|target| format!("{target}"))
-                .unwrap_or_default();
+            let target = self.target(row);
             let cells: Vec<_> = self.names.iter().map(|name| self.cell(row, name)).collect();
             let unit = unit_name(row.unit);
             let _ = writeln!(
@@ -61,10 +61,41 @@ impl<'a> Report<'a> {
                 cells.join(" | ")
             );
         }
+        text.push_str(&self.notes());
+        for name in &self.names {
+            if name.starts_with("guestmount") {
+                text.push_str(&self.beside(name));
+            }
+        }
+        text
+    }
+
+    /// Who is not in the table, or less often than it says.
+    fn notes(&self) -> String {
+        let mut text = String::new();
         for (name, reason) in self.rig.absent() {
             let _ = writeln!(text, "\n{name} does not take part: {reason}");
         }
+        for gap in self.samples.gaps() {
+            let (name, visit, reason) = (&gap.contender, gap.visit, &gap.reason);
+            let _ = writeln!(text, "\n{name} did not get through {visit}: {reason}");
+        }
+        for contender in self.rig.contenders() {
+            let most = contender.most_repetitions();
+            if most < self.rig.repetitions() {
+                let _ = writeln!(text, "\n{}: median of {most}", contender.name());
+            }
+        }
         text
+    }
+
+    fn target(&self, row: &Row) -> String {
+        let target = if self.rig.filesystem().has_driver() {
+            row.target.map(|ratio| ratio.to_string())
+        } else {
+            row.machine_target.map(|limit| bound(row.unit, limit))
+        };
+        target.unwrap_or_default()
     }
 
     /// Everything, every sample included.
@@ -72,9 +103,11 @@ impl<'a> Report<'a> {
         let rows: Vec<_> = self.rows().map(|row| self.row_json(row)).collect();
         let value = json!({
             "machine": machine::describe(),
+            "filesystem": self.rig.filesystem().name(),
             "repetitions": self.rig.repetitions(),
             "contenders": self.names,
             "absent": self.rig.absent(),
+            "gaps": self.samples.gaps(),
             "rows": rows,
         });
         Ok(serde_json::to_string_pretty(&value)? + "\n")
@@ -105,6 +138,7 @@ impl<'a> Report<'a> {
             "title": row.title,
             "unit": unit_name(row.unit),
             "target_ratio": row.target,
+            "machine_target": row.machine_target,
             "figures": figures,
         })
     }
@@ -142,6 +176,16 @@ fn ratio(unit: Unit, mine: f64, base: f64) -> Option<f64> {
     }
 }
 
+/// What a figure is to reach.
+fn bound(unit: Unit, limit: f64) -> String {
+    match unit {
+        Unit::Milliseconds | Unit::Mebibytes | Unit::BytesPerByte => format!("<= {limit}"),
+        Unit::ReadsPerSecond | Unit::WritesPerSecond | Unit::FilesPerSecond => {
+            format!(">= {limit}")
+        }
+    }
+}
+
 /// Three significant digits, without an exponent.
 fn figure(value: f64) -> String {
     if value >= 100.0 {
@@ -173,6 +217,12 @@ mod tests {
         assert_eq!(ratio(Unit::Milliseconds, 20.0, 10.0), Some(2.0));
         assert_eq!(ratio(Unit::ReadsPerSecond, 10.0, 20.0), Some(2.0));
         assert_eq!(ratio(Unit::BytesPerByte, 1.0, 1.0), None);
+    }
+
+    #[test]
+    fn targets_say_which_way_is_better() {
+        assert_eq!(bound(Unit::Milliseconds, 350.0), "<= 350");
+        assert_eq!(bound(Unit::FilesPerSecond, 5000.0), ">= 5000");
     }
 
     #[test]

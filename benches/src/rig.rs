@@ -3,17 +3,18 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
 use crate::contender::{self, Contender};
+use crate::filesystem::Filesystem;
 use crate::image::{Images, Kind};
 use crate::machine::Cold;
 use crate::mount::Mount;
 use crate::options::Options;
-use crate::samples::Samples;
+use crate::samples::{Gap, Samples};
 use crate::visit::{self, Visit};
-use crate::{command, interrupt, machine};
+use crate::{command, interrupt, limit, machine};
 
 /// How much of the large file each reader reads at random.
 const RANDOM_BYTES_PER_JOB: u64 = 64 << 20;
@@ -39,7 +40,8 @@ impl Rig {
             None => build_diskfs()?,
         };
         let (mut contenders, mut absent) = (Vec::new(), Vec::new());
-        for (index, contender) in contender::all(&diskfs).into_iter().enumerate() {
+        let all = contender::all(&diskfs, options.filesystem);
+        for (index, contender) in all.into_iter().enumerate() {
             let name = contender.name();
             if index > 0 && !options.wants_contender(&name) {
                 continue;
@@ -66,28 +68,58 @@ impl Rig {
     }
 
     /// Measures everything. The contenders take turns within each visit, so that what else the
-    /// machine does at a time hits all of them.
+    /// machine does at a time hits all of them. Who can't finish a visit is left out of it from then
+    /// on; but without the one that ratios are to there is nothing to tell.
     pub(crate) fn run(&self) -> Result<Samples> {
         let mut samples = Samples::default();
         for repetition in 1..=self.repetitions {
             for visit in &self.visits {
                 for contender in &self.contenders {
-                    interrupt::check()?;
-                    let name = contender.name();
-                    self.tell(repetition, visit.name(), &name);
-                    let mut record = |row, value| samples.add(row, &name, value);
-                    visit
-                        .run(self, contender.as_ref(), &mut record)
-                        .with_context(|| format!("{}, {name}", visit.name()))?;
+                    let is_enough = repetition > contender.most_repetitions();
+                    if is_enough || samples.has_given_up(visit.name(), &contender.name()) {
+                        continue;
+                    }
+                    let of = self.repetitions;
+                    let (visit_name, name) = (visit.name(), contender.name());
+                    tell(&format!("{repetition}/{of} {visit_name}: {name}"));
+                    self.pay(*visit, contender.as_ref(), &mut samples)
+                        .with_context(|| format!("{visit_name}, {name}"))?;
                 }
             }
         }
         Ok(samples)
     }
 
-    fn tell(&self, repetition: u32, visit: &str, contender: &str) {
-        let of = self.repetitions;
-        let _ = writeln!(std::io::stderr(), "{repetition}/{of} {visit}: {contender}");
+    /// Makes one visit.
+    fn pay(
+        &self,
+        visit: &dyn Visit,
+        contender: &dyn Contender,
+        samples: &mut Samples,
+    ) -> Result<()> {
+        interrupt::check()?;
+        let name = contender.name();
+        let clock = limit::Visit::begin();
+        let mut record = |row, value| samples.add(row, &name, value);
+        let Err(error) = visit.run(self, contender, &mut record) else {
+            return Ok(());
+        };
+        let cut_off = limit::check().err();
+        drop(clock);
+        let is_baseline = self.contenders.first().is_some_and(|it| it.name() == name);
+        if interrupt::has_come() || is_baseline {
+            bail!(error);
+        }
+        let is_cut_off = cut_off.is_some();
+        let reason = format!("{:#}", cut_off.unwrap_or(error));
+        tell(&format!("{name} gets no further: {reason}"));
+        samples.give_up(Gap {
+            visit: visit.name(),
+            contender: name,
+            reason,
+            is_cut_off,
+        });
+        Ok(())
     }
 
     /// The contenders that take part; the first is the one that ratios are to.
@@ -98,6 +130,11 @@ impl Rig {
     /// The contenders that don't, and why.
     pub(crate) fn absent(&self) -> &[(String, String)] {
         &self.absent
+    }
+
+    /// What the images hold.
+    pub(crate) fn filesystem(&self) -> Filesystem {
+        self.images.filesystem()
     }
 
     /// The visits of this run.
@@ -177,6 +214,10 @@ impl Rig {
         let paths = [Kind::Raw, Kind::Qcow2, Kind::Qcow2Zstd].map(|kind| self.images.path(kind));
         machine::drop_caches(self.cold, &paths.each_ref().map(PathBuf::as_path))
     }
+}
+
+fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Builds the program from this checkout, with the profile that this one was built with.

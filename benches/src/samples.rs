@@ -32,10 +32,21 @@ impl Series {
     }
 }
 
+/// A visit that a contender has not got through.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Gap {
+    pub(crate) visit: &'static str,
+    pub(crate) contender: String,
+    pub(crate) reason: String,
+    /// Whether it only took too long.
+    pub(crate) is_cut_off: bool,
+}
+
 /// All series of a run, by row and contender, in the order of first appearance.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     series: Vec<(&'static str, String, Series)>,
+    gaps: Vec<Gap>,
 }
 
 impl Samples {
@@ -51,6 +62,22 @@ impl Samples {
             self.series
                 .push((row, contender.to_owned(), Series(vec![value])));
         }
+    }
+
+    /// Notes that there will be no more figures.
+    pub(crate) fn give_up(&mut self, gap: Gap) {
+        self.gaps.push(gap);
+    }
+
+    /// Whether a contender is through with a visit for good.
+    pub(crate) fn has_given_up(&self, visit: &str, contender: &str) -> bool {
+        let mut gaps = self.gaps.iter();
+        gaps.any(|gap| gap.visit == visit && gap.contender == contender)
+    }
+
+    /// What is missing, and why.
+    pub(crate) fn gaps(&self) -> &[Gap] {
+        &self.gaps
     }
 
     /// The measurements of one row by one contender.
@@ -86,5 +113,19 @@ mod tests {
             Some(2.0)
         );
         assert_eq!(samples.get("tar", "kernel"), None);
+    }
+
+    #[test]
+    fn who_gives_up_one_visit_gets_the_others() {
+        let mut samples = Samples::default();
+        samples.give_up(Gap {
+            visit: "tree",
+            contender: "guestmount raw".into(),
+            reason: "takes longer than 300 s".into(),
+            is_cut_off: true,
+        });
+        assert!(samples.has_given_up("tree", "guestmount raw"));
+        assert!(!samples.has_given_up("find", "guestmount raw"));
+        assert!(!samples.has_given_up("tree", "kernel raw"));
     }
 }

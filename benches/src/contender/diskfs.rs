@@ -7,40 +7,93 @@ use anyhow::Result;
 
 use super::Contender;
 use crate::command;
+use crate::filesystem::Filesystem;
 use crate::image::Kind;
 use crate::mount::{Mount, MountPoint};
+
+/// What opens the filesystem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Engine {
+    /// Its own driver.
+    Driver,
+    /// A kernel in User Mode Linux.
+    Uml,
+    /// A kernel in QEMU, which emulates the processor.
+    Tcg,
+}
+
+impl Engine {
+    /// What the option `--vm` calls it.
+    fn backend(self) -> Option<&'static str> {
+        match self {
+            Self::Driver => None,
+            Self::Uml => Some("uml"),
+            Self::Tcg => Some("qemu-tcg"),
+        }
+    }
+}
+
+/// What is measured on this filesystem. Emulation is what it is, whatever the image: one kind of it
+/// is enough.
+pub(super) fn engines(filesystem: Filesystem) -> Vec<(Engine, Kind)> {
+    let kinds = [Kind::Raw, Kind::Qcow2, Kind::Qcow2Zstd];
+    if filesystem.has_driver() {
+        return kinds.map(|kind| (Engine::Driver, kind)).to_vec();
+    }
+    let mut engines = kinds.map(|kind| (Engine::Uml, kind)).to_vec();
+    engines.push((Engine::Tcg, Kind::Raw));
+    engines
+}
 
 /// `diskfs mount`, and the commands.
 #[derive(Debug)]
 pub(super) struct Diskfs {
     program: PathBuf,
+    engine: Engine,
     kind: Kind,
 }
 
 impl Diskfs {
     /// One that opens images of this kind by this program.
-    pub(super) fn new(program: PathBuf, kind: Kind) -> Self {
-        Self { program, kind }
+    pub(super) fn new(program: PathBuf, engine: Engine, kind: Kind) -> Self {
+        Self {
+            program,
+            engine,
+            kind,
+        }
+    }
+
+    fn subcommand(&self, name: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg(name);
+        if let Some(backend) = self.engine.backend() {
+            command.args(["--vm", backend]);
+        }
+        command
     }
 
     fn mount_with(&self, options: &[&str], image: &Path, dir: &Path) -> Result<Mount> {
         let point = MountPoint::directory(dir.join("mnt"))?;
-        let mut mount = Command::new(&self.program);
-        mount.arg("mount").args(options).arg(image);
+        let mut mount = self.subcommand("mount");
+        mount.args(options).arg(image);
         command::started(mount.arg(point.path()))?;
         Mount::by_server(point)
     }
 
     fn command(&self, name: &str, image: &Path, path: &str) -> Command {
-        let mut command = Command::new(&self.program);
-        command.arg(name).arg(format!("{}:{path}", image.display()));
+        let mut command = self.subcommand(name);
+        command.arg(format!("{}:{path}", image.display()));
         command
     }
 }
 
 impl Contender for Diskfs {
     fn program(&self) -> &'static str {
-        "diskfs"
+        match self.engine {
+            Engine::Driver => "diskfs",
+            Engine::Uml => "diskfs+uml",
+            Engine::Tcg => "diskfs+tcg",
+        }
     }
 
     fn kind(&self) -> Kind {
@@ -48,9 +101,20 @@ impl Contender for Diskfs {
     }
 
     fn obstacle(&self) -> Option<String> {
-        let mut mount = Command::new(&self.program);
-        let error = command::output(mount.args(["mount", "--help"])).err()?;
+        let mut trial = Command::new(&self.program);
+        match self.engine.backend() {
+            None => trial.args(["mount", "--help"]),
+            Some(backend) => trial.args(["appliance", "test", "--vm", backend]),
+        };
+        let error = command::output(&mut trial).err()?;
         Some(format!("{error:#}"))
+    }
+
+    fn most_repetitions(&self) -> u32 {
+        match self.engine {
+            Engine::Driver | Engine::Uml => u32::MAX,
+            Engine::Tcg => 3,
+        }
     }
 
     fn mount(&self, image: &Path, dir: &Path) -> Result<Mount> {

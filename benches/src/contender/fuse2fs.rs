@@ -7,12 +7,22 @@ use anyhow::Result;
 
 use super::Contender;
 use crate::command;
+use crate::filesystem::Filesystem;
 use crate::image::Kind;
 use crate::mount::{Mount, MountPoint};
 
 /// `fuse2fs`.
 #[derive(Debug)]
-pub(super) struct Fuse2fs;
+pub(super) struct Fuse2fs {
+    filesystem: Filesystem,
+}
+
+impl Fuse2fs {
+    /// One that is to open this filesystem.
+    pub(super) fn new(filesystem: Filesystem) -> Self {
+        Self { filesystem }
+    }
+}
 
 impl Contender for Fuse2fs {
     fn program(&self) -> &'static str {
@@ -24,6 +34,9 @@ impl Contender for Fuse2fs {
     }
 
     fn obstacle(&self) -> Option<String> {
+        if self.filesystem != Filesystem::Ext4 {
+            return Some("it opens ext2, ext3 and ext4 only".into());
+        }
         super::missing(&["fuse2fs", "debugfs"])
     }
 

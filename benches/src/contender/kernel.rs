@@ -1,16 +1,31 @@
-//! The kernel's ext4 on a loop device: what all others are measured by.
+//! The kernel's own driver on a loop device: what all others are measured by.
 
 use std::path::Path;
 
 use anyhow::Result;
 
 use super::Contender;
+use crate::filesystem::Filesystem;
 use crate::image::Kind;
 use crate::mount::{Access, Mount, MountPoint};
 
 /// `mount -o loop`.
 #[derive(Debug)]
-pub(super) struct Kernel;
+pub(super) struct Kernel {
+    filesystem: Filesystem,
+}
+
+impl Kernel {
+    /// One that mounts this filesystem.
+    pub(super) fn new(filesystem: Filesystem) -> Self {
+        Self { filesystem }
+    }
+
+    fn mount_with(&self, access: Access, image: &Path, dir: &Path) -> Result<Mount> {
+        let point = MountPoint::directory(dir.join("mnt"))?;
+        Mount::by_loop_device(image, self.filesystem, point, access)
+    }
+}
 
 impl Contender for Kernel {
     fn program(&self) -> &'static str {
@@ -26,14 +41,10 @@ impl Contender for Kernel {
     }
 
     fn mount(&self, image: &Path, dir: &Path) -> Result<Mount> {
-        Mount::by_loop_device(image, MountPoint::directory(dir.join("mnt"))?, Access::Read)
+        self.mount_with(Access::Read, image, dir)
     }
 
     fn mount_for_writing(&self, image: &Path, dir: &Path) -> Result<Mount> {
-        Mount::by_loop_device(
-            image,
-            MountPoint::directory(dir.join("mnt"))?,
-            Access::Write,
-        )
+        self.mount_with(Access::Write, image, dir)
     }
 }

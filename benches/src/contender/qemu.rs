@@ -1,4 +1,4 @@
-//! qemu-storage-daemon's FUSE export of the disk, and the kernel's ext4 on a loop device over it.
+//! qemu-storage-daemon's FUSE export of the disk, and the kernel's own driver on a loop device over it.
 
 use std::fs;
 use std::path::Path;
@@ -8,19 +8,22 @@ use anyhow::{Context, Result};
 
 use super::Contender;
 use crate::command;
+use crate::filesystem::Filesystem;
 use crate::image::Kind;
-use crate::mount::{Access, Mount, MountPoint, Server};
+use crate::mount::{Access, Mount, MountPoint};
+use crate::server::Server;
 
 /// `qemu-storage-daemon --export fuse`, then `mount -o loop`.
 #[derive(Debug)]
 pub(super) struct StorageDaemon {
+    filesystem: Filesystem,
     kind: Kind,
 }
 
 impl StorageDaemon {
-    /// One that opens images of this kind.
-    pub(super) fn new(kind: Kind) -> Self {
-        Self { kind }
+    /// One that opens images of this kind, with this filesystem on them.
+    pub(super) fn new(filesystem: Filesystem, kind: Kind) -> Self {
+        Self { filesystem, kind }
     }
 }
 
@@ -71,8 +74,8 @@ impl StorageDaemon {
         command::started(server.arg("--pidfile").arg(&pid_file))?;
         let pid = fs::read_to_string(&pid_file).context("qemu-storage-daemon's pid")?;
         fs::remove_file(&pid_file)?;
-        let server = Server::new(pid.trim().parse()?);
+        let server = Server::of_device(pid.trim().parse()?);
         let point = MountPoint::directory(dir.join("mnt"))?;
-        Mount::by_loop_over_server(server, disk, point, access)
+        Mount::by_loop_over_server(server, disk, self.filesystem, point, access)
     }
 }

@@ -21,7 +21,7 @@ const KEY_LARGE_MEMORY: &str = "cat_large_memory";
 const KEY_LARGE_AMPLIFICATION: &str = "cat_large_amplification";
 
 /// How often a command that takes milliseconds runs in one visit.
-const WARM_RUNS: usize = 10;
+const WARM_RUNS: u32 = 10;
 
 /// A directory with several hundred entries.
 const DIRECTORY: &str = "/usr/bin";
@@ -86,17 +86,18 @@ impl Visit for Commands {
 
     fn run(&self, rig: &Rig, contender: &dyn Contender, record: &mut Record<'_>) -> Result<()> {
         let image = rig.image(contender);
+        let runs = contender.most_repetitions().min(WARM_RUNS);
         let small = format!("/{SMALL_FILE}");
         if let Some(mut cat) = contender.cat(&image, &small) {
             rig.drop_caches()?;
             record(KEY_CAT_COLD, milliseconds(command::used(&mut cat)?.wall));
-            let read_bytes = warm(&mut cat, KEY_CAT, KEY_CAT_MEMORY, record)?;
+            let read_bytes = warm(&mut cat, runs, KEY_CAT, KEY_CAT_MEMORY, record)?;
             record(KEY_CAT_READ, mebibytes(read_bytes));
         }
         if let Some(mut list) = contender.list(&image, DIRECTORY) {
             rig.drop_caches()?;
             record(KEY_LS_COLD, milliseconds(command::used(&mut list)?.wall));
-            warm(&mut list, KEY_LS, KEY_LS_MEMORY, record)?;
+            warm(&mut list, runs, KEY_LS, KEY_LS_MEMORY, record)?;
         }
         if let Some(mut cat) = contender.cat(&image, &format!("/{}", super::LARGE_FILE)) {
             rig.cache_image(contender)?;
@@ -115,12 +116,13 @@ impl Visit for Commands {
 /// Runs a command several times; returns the bytes that one run read.
 fn warm(
     command: &mut Command,
+    runs: u32,
     key: &'static str,
     key_memory: &'static str,
     record: &mut Record<'_>,
 ) -> Result<u64> {
     let mut read_bytes = 0;
-    for _ in 0..WARM_RUNS {
+    for _ in 0..runs {
         let used = command::used(command)?;
         record(key, milliseconds(used.wall));
         record(key_memory, mebibytes(used.peak_memory_kib << 10));

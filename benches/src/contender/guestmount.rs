@@ -1,0 +1,94 @@
+//! libguestfs: `guestmount`, and `guestfish` for the commands.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::Contender;
+use crate::command;
+use crate::image::Kind;
+use crate::mount::{Mount, MountPoint};
+use crate::server::{Machine, Server};
+
+/// How its machine runs, unless the user has said otherwise: emulated, for there are machines on
+/// which it waits for ever for the KVM that it finds.
+const SETTINGS: (&str, &str) = ("LIBGUESTFS_BACKEND_SETTINGS", "force_tcg");
+
+/// The disk in its machine: the filesystem lies on all of it.
+const DEVICE: &str = "/dev/sda";
+
+/// `guestmount`.
+#[derive(Debug)]
+pub(super) struct Guestmount;
+
+impl Contender for Guestmount {
+    fn program(&self) -> &'static str {
+        "guestmount"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Raw
+    }
+
+    fn obstacle(&self) -> Option<String> {
+        // The first start builds its appliance, which no figure is to hold.
+        let start = || command::output(program("guestfish").args(["-a", "/dev/null", "run"]));
+        let missing = super::missing(&["guestmount", "guestfish"]);
+        missing.or_else(|| start().err().map(|error| format!("{error:#}")))
+    }
+
+    fn most_repetitions(&self) -> u32 {
+        2
+    }
+
+    fn mount(&self, image: &Path, dir: &Path) -> Result<Mount> {
+        mount(&["--ro"], image, dir)
+    }
+
+    fn mount_for_writing(&self, image: &Path, dir: &Path) -> Result<Mount> {
+        mount(&[], image, dir)
+    }
+
+    fn cat(&self, image: &Path, path: &str) -> Option<Command> {
+        // `cat` takes what fits in a message only.
+        Some(guestfish(image, &["download", path, "/dev/stdout"]))
+    }
+
+    fn list(&self, image: &Path, path: &str) -> Option<Command> {
+        Some(guestfish(image, &["ll", path]))
+    }
+}
+
+fn mount(options: &[&str], image: &Path, dir: &Path) -> Result<Mount> {
+    let machine = Machine::in_directory(dir.join("libguestfs"))?;
+    let point = MountPoint::directory(dir.join("mnt"))?;
+    let pid_file = dir.join("pid");
+    let mut server = program("guestmount");
+    server.env("LIBGUESTFS_TMPDIR", machine.dir());
+    server.args(["--format=raw", "-a"]).arg(image);
+    server.args(["-m", DEVICE]).args(options);
+    server.arg("--pid-file").arg(&pid_file);
+    command::started(server.arg(point.path()))?;
+    let pid = fs::read_to_string(&pid_file).context("guestmount's pid")?;
+    fs::remove_file(&pid_file)?;
+    let server = Server::of_mount(pid.trim().parse()?);
+    Mount::by_machine(server, machine, point)
+}
+
+fn guestfish(image: &Path, request: &[&str]) -> Command {
+    let mut guestfish = program("guestfish");
+    guestfish.args(["--ro", "--format=raw", "-a"]).arg(image);
+    guestfish.args(["-m", DEVICE]).args(request);
+    guestfish
+}
+
+fn program(name: &str) -> Command {
+    let mut command = Command::new(name);
+    command.env("LIBGUESTFS_BACKEND", "direct");
+    if std::env::var_os(SETTINGS.0).is_none() {
+        command.env(SETTINGS.0, SETTINGS.1);
+    }
+    command
+}
