@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use tempfile::TempDir;
 
 use crate::contender::{self, Contender};
@@ -48,7 +48,10 @@ impl Rig {
             }
             match contender.obstacle() {
                 None => contenders.push(contender),
-                Some(reason) => absent.push((name, reason)),
+                Some(reason) => {
+                    tell(&format!("{name} does not take part: {reason}"));
+                    absent.push((name, reason));
+                }
             }
         }
         let quarter = if options.quick { 4 } else { 1 };
@@ -108,7 +111,7 @@ impl Rig {
         drop(clock);
         let is_baseline = self.contenders.first().is_some_and(|it| it.name() == name);
         if interrupt::has_come() || is_baseline {
-            bail!(error);
+            return Err(error);
         }
         let is_cut_off = cut_off.is_some();
         let reason = format!("{:#}", cut_off.unwrap_or(error));
