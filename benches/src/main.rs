@@ -55,6 +55,7 @@ fn run(options: &Options) -> anyhow::Result<()> {
         report.to_markdown()
     };
     std::io::stdout().write_all(text.as_bytes())?;
+    interrupt::check()?;
     let has_failed = samples.gaps().iter().any(|gap| !gap.is_cut_off);
     anyhow::ensure!(!has_failed, "not all could be measured: see above");
     Ok(())

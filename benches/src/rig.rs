@@ -72,7 +72,8 @@ impl Rig {
 
     /// Measures everything. The contenders take turns within each visit, so that what else the
     /// machine does at a time hits all of them. Who can't finish a visit is left out of it from then
-    /// on; but without the one that ratios are to there is nothing to tell.
+    /// on; but without the one that ratios are to there is nothing to tell. Of a run that is interrupted
+    /// there is what it has come to.
     pub(crate) fn run(&self) -> Result<Samples> {
         let mut samples = Samples::default();
         for repetition in 1..=self.repetitions {
@@ -85,8 +86,11 @@ impl Rig {
                     let of = self.repetitions;
                     let (visit_name, name) = (visit.name(), contender.name());
                     tell(&format!("{repetition}/{of} {visit_name}: {name}"));
-                    self.pay(*visit, contender.as_ref(), &mut samples)
-                        .with_context(|| format!("{visit_name}, {name}"))?;
+                    let paid = self.pay(*visit, contender.as_ref(), &mut samples);
+                    if interrupt::has_come() {
+                        return Ok(samples);
+                    }
+                    paid.with_context(|| format!("{visit_name}, {name}"))?;
                 }
             }
         }
@@ -110,7 +114,7 @@ impl Rig {
         let cut_off = limit::check().err();
         drop(clock);
         let is_baseline = self.contenders.first().is_some_and(|it| it.name() == name);
-        if interrupt::has_come() || is_baseline {
+        if is_baseline || interrupt::has_come() {
             return Err(error);
         }
         let is_cut_off = cut_off.is_some();
