@@ -50,6 +50,8 @@ struct State {
 #[derive(Default)]
 struct Known {
     handle: Option<Handle>,
+    /// Whether it can be opened to read without anything else happening: a FIFO or a device can't.
+    is_regular: bool,
     /// Open as long as it is known, or held.
     pinned: Option<Arc<Node>>,
     holds: u64,
@@ -141,7 +143,7 @@ impl Inodes {
             // The name may be another file's by now.
             if handle.may_be_of(stat.stx_ino) {
                 let generation = handle.generation();
-                self.know(inode, handle);
+                self.know(inode, handle, stat);
                 return metadata(inode, generation, stat);
             }
         }
@@ -166,7 +168,7 @@ impl Inodes {
             Kept::Handles => {
                 let handle = Handle::of(node.fd(), c"").map_err(|error| io_failed(&error))?;
                 let generation = handle.generation();
-                self.know(inode, handle);
+                self.know(inode, handle, stat);
                 self.open.insert(inode, node);
                 generation
             }
@@ -190,10 +192,13 @@ impl Inodes {
         self.take_up_as(inode, node, &stat)
     }
 
-    fn know(&self, inode: InodeNumber, handle: Handle) {
+    fn know(&self, inode: InodeNumber, handle: Handle, stat: &Statx) {
         let mut state = self.state();
         let known = state.known.entry(inode).or_default();
-        known.handle.get_or_insert(handle);
+        if known.handle.is_none() {
+            known.handle = Some(handle);
+            known.is_regular = u32::from(stat.stx_mode) & libc::S_IFMT == libc::S_IFREG;
+        }
     }
 
     fn forget(&self, inode: InodeNumber) {
@@ -208,16 +213,16 @@ impl Inodes {
         if let Some(node) = self.open.get(&inode) {
             return Ok(node);
         }
-        let handle = {
+        let (handle, is_regular) = {
             let state = self.state();
             let known = state.known.get(&inode).ok_or(ErrorKind::NotFound)?;
             if let Some(node) = &known.pinned {
                 return Ok(Arc::clone(node));
             }
-            known.handle.clone().ok_or(ErrorKind::NotFound)?
+            let handle = known.handle.clone().ok_or(ErrorKind::NotFound)?;
+            (handle, known.is_regular)
         };
-        let fd = handle.open(mount, libc::O_PATH | libc::O_NOFOLLOW);
-        let node = Arc::new(Node::of_path(fd.map_err(|error| io_failed(&error))?));
+        let node = Arc::new(open(&handle, mount, is_regular)?);
         self.open.insert(inode, Arc::clone(&node));
         Ok(node)
     }
@@ -298,6 +303,16 @@ impl Inodes {
             }
         }
     }
+}
+
+/// Opens a file: a regular one so that it can be read, which is what most are opened for.
+fn open(handle: &Handle, mount: BorrowedFd<'_>, is_regular: bool) -> Result<Node> {
+    if is_regular && let Ok(fd) = handle.open(mount, libc::O_RDONLY | libc::O_NONBLOCK) {
+        return Ok(Node::of_readable_file(fd));
+    }
+    // One that is encrypted, and whose key nobody has, has a name all the same.
+    let fd = handle.open(mount, libc::O_PATH | libc::O_NOFOLLOW);
+    Ok(Node::of_path(fd.map_err(|error| io_failed(&error))?))
 }
 
 /// What stat tells of what `name` names in `dir`.

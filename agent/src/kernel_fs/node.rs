@@ -21,6 +21,7 @@ pub(crate) struct Node {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Access {
     Name,
+    Read,
     ReadAndWrite,
 }
 
@@ -28,6 +29,11 @@ impl Node {
     /// By a descriptor that was opened with `O_PATH`.
     pub(crate) fn of_path(fd: OwnedFd) -> Self {
         Self::new(fd, Access::Name)
+    }
+
+    /// By one that reads a regular file.
+    pub(crate) fn of_readable_file(fd: OwnedFd) -> Self {
+        Self::new(fd, Access::Read)
     }
 
     /// By one that reads and writes a regular file.
@@ -67,7 +73,7 @@ impl Node {
 
     /// To read a regular file.
     pub(crate) fn reader(&self) -> Result<BorrowedFd<'_>> {
-        if self.access == Access::ReadAndWrite {
+        if self.access != Access::Name {
             return Ok(self.fd());
         }
         let open = self.for_writing.get().or_else(|| self.for_reading.get());

@@ -12,8 +12,8 @@ use diskfs_vfs::{Error, ErrorKind, Result};
 
 use super::area::BulkArea;
 use crate::protocol::{
-    Checked, Frame, FrameReader, Head, MAX_IN_FLIGHT, MIN_APART, Reply, Request, Violation,
-    bulk_offset, decode, write_frame,
+    Checked, Frame, FrameReader, Head, MAX_BULK, MAX_IN_FLIGHT, MIN_APART, Reply, Request,
+    Violation, bulk_offset, decode, write_frame,
 };
 
 /// The answer is not one to what was asked.
@@ -270,7 +270,8 @@ impl Connection {
 
     /// Puts what goes behind a request into the area, when it is worth it.
     fn put_apart(&self, ticket: Ticket, data: &[u8]) -> Result<bool> {
-        let area = self.area.as_ref().filter(|_| data.len() >= MIN_APART);
+        let has_room = (MIN_APART..=MAX_BULK).contains(&data.len());
+        let area = self.area.as_ref().filter(|_| has_room);
         let (Some(area), Some(offset)) = (area, bulk_offset(ticket.number())) else {
             return Ok(false);
         };
