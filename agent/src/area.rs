@@ -4,13 +4,11 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use diskfs_remote::protocol::BULK_AREA_SERIAL;
 use diskfs_remote::server::BulkArea;
 use rustix::fs::{Mode, OFlags, open};
 
 use crate::disks;
-
-/// The serial number of that disk.
-const SERIAL: &str = "diskfs.area";
 
 /// The area, read and written past this kernel's page cache: each request is one of the disk's, and the host
 /// takes the bytes from where they are.
@@ -21,7 +19,7 @@ impl DiskArea {
     /// The area, if this machine has one.
     pub(crate) fn find() -> Option<Self> {
         let flags = OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
-        let disk = open(disks::by_serial(SERIAL)?, flags, Mode::empty()).ok()?;
+        let disk = open(disks::by_serial(BULK_AREA_SERIAL)?, flags, Mode::empty()).ok()?;
         Some(Self(File::from(disk)))
     }
 }

@@ -14,6 +14,7 @@ mod build_uml;
 mod bz_image;
 mod guest_kernel;
 mod initramfs;
+mod install;
 mod kernel_source;
 mod modules;
 mod tools;

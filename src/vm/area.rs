@@ -8,12 +8,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use diskfs_block::{BlockRead, BlockWrite, check_bounds, len_of};
 use diskfs_remote::client::BulkArea;
-use diskfs_remote::protocol::{BULK_AREA_BYTES, MAX_BULK, MAX_IN_FLIGHT};
+use diskfs_remote::protocol::{BULK_AREA_BYTES, BULK_AREA_SERIAL, MAX_BULK, MAX_IN_FLIGHT};
 
 use crate::export::vhost_user::BlockDevice;
-
-/// The disk's serial number.
-const SERIAL: &str = "diskfs.area";
 
 /// The area: a piece for each request that may wait, each behind a lock of its own, for the machine may write
 /// it while this process reads. A piece takes memory from its first use on.
@@ -25,7 +22,7 @@ pub(super) struct Area {
 /// The area as the machine sees it.
 pub(super) fn disk(area: &Arc<Area>) -> BlockDevice {
     let device: Arc<Area> = Arc::clone(area);
-    BlockDevice::writable(device).with_serial(SERIAL)
+    BlockDevice::writable(device).with_serial(BULK_AREA_SERIAL)
 }
 
 impl Default for Area {

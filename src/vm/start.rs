@@ -27,7 +27,7 @@ pub(super) fn start(options: &VmOptions, disks: &[Disk]) -> Result<Machine> {
     Err(failures.into_error())
 }
 
-/// Starts a machine with an empty disk, which is [exchanged](Machine::attach) later.
+/// Starts a machine with an empty disk, which is [exchanged](Machine::with) later.
 ///
 /// # Errors
 /// As [`start`].

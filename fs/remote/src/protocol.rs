@@ -20,9 +20,9 @@ pub use failure::Failure;
 pub use frame::{Frame, FrameReader, Head, write_frame};
 pub use hello::{About, Hello};
 pub use limits::{
-    BULK_AREA_BYTES, MAX_BULK, MAX_EXTENTS, MAX_FRAME, MAX_IN_FLIGHT, MAX_LIST, MAX_MESSAGE,
-    MAX_NAME, MAX_OUTPUT, MAX_PROGRAMS, MAX_REASON, MAX_SUBVOLUME_PATH, MAX_TARGET, MAX_XATTR,
-    MAX_XATTR_NAME, MIN_APART,
+    BULK_AREA_BYTES, BULK_AREA_SERIAL, MAX_BULK, MAX_EXTENTS, MAX_FRAME, MAX_IN_FLIGHT, MAX_LIST,
+    MAX_MESSAGE, MAX_NAME, MAX_OUTPUT, MAX_PROGRAMS, MAX_REASON, MAX_SUBVOLUME_PATH, MAX_TARGET,
+    MAX_XATTR, MAX_XATTR_NAME, MIN_APART,
 };
 pub use programs::{Ended, Place, Program, Stream, User, is_signal};
 pub use requests::{

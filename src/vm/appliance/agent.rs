@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Appliance;
+use super::install::install;
 use crate::{Error, ErrorKind, Result};
 
 /// Its name, where the appliance is looked for.
@@ -37,16 +38,7 @@ pub(super) fn static_agent(file: &Path) -> Result<Vec<u8>> {
 
 /// Keeps the agent next to what was built with it: other kernels take it, too.
 pub(super) fn install_agent(agent: &[u8], built: &Path) -> Result<()> {
-    let dir = built.parent().filter(|dir| !dir.as_os_str().is_empty());
-    let dir = dir.unwrap_or(Path::new("."));
-    let file = dir.join(NAME);
-    let mut new = tempfile::NamedTempFile::new_in(dir)?;
-    std::io::Write::write_all(&mut new, agent)?;
-    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    new.as_file().set_permissions(executable)?;
-    let kept = new.persist(&file);
-    kept.map_err(|e| Error::from(e.error).in_file(&file))?;
-    Ok(())
+    install(&built.with_file_name(NAME), agent, 0o755)
 }
 
 /// The agent runs where there is nothing else: it must bring all of itself.

@@ -8,6 +8,7 @@ use std::process::Command;
 use super::agent::install_agent;
 use super::bz_image;
 use super::initramfs::Initramfs;
+use super::install::install;
 use super::modules::Modules;
 use super::static_agent;
 use super::tools::run;
@@ -112,16 +113,8 @@ impl BuildQemu {
 
     fn install(&self, kernel: &[u8], initramfs: &[u8]) -> Result<()> {
         fs::create_dir_all(&self.output).map_err(|e| Error::from(e).in_file(&self.output))?;
-        for (name, contents) in [("vmlinux", kernel), ("initramfs", initramfs)] {
-            let mut new = tempfile::NamedTempFile::new_in(&self.output)?;
-            std::io::Write::write_all(&mut new, contents)?;
-            let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-            new.as_file().set_permissions(readable)?;
-            let file = self.output.join(name);
-            new.persist(&file)
-                .map_err(|e| Error::from(e.error).in_file(&file))?;
-        }
-        Ok(())
+        install(&self.output.join("vmlinux"), kernel, 0o644)?;
+        install(&self.output.join("initramfs"), initramfs, 0o644)
     }
 }
 

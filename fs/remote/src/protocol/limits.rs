@@ -13,6 +13,9 @@ pub const MAX_IN_FLIGHT: usize = 64;
 /// which the bulk of its request may be, or of the answer.
 pub const BULK_AREA_BYTES: usize = MAX_IN_FLIGHT * MAX_BULK;
 
+/// The serial number of the disk that is the area, in a machine that has it as one.
+pub const BULK_AREA_SERIAL: &str = "diskfs.area";
+
 /// Bulk that is shorter goes through the stream.
 pub const MIN_APART: usize = 16 << 10;
 
