@@ -21,6 +21,7 @@ mod pool;
 mod process;
 mod qemu;
 mod run_dir;
+mod saved_state;
 mod start;
 pub mod tools;
 mod tree;

@@ -3,6 +3,8 @@
 mod command_line;
 pub(crate) mod modules;
 mod port;
+mod saving;
+pub(crate) mod wake;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -39,8 +41,14 @@ pub fn run() -> ! {
 fn serve_host() -> io::Result<()> {
     prepare();
     let command_line = CommandLine::read();
+    if command_line.is_saved {
+        saving::prepare();
+    }
+    // From here on it may be saved, at any moment.
     let port = port::open(command_line.port.as_deref())?;
-    let ending = serve(port.try_clone()?, port, &LinuxMachine::with_area())?;
+    port::wait_for_host(&port)?;
+    let machine = LinuxMachine::of_init(command_line.is_saved);
+    let ending = serve(port.try_clone()?, port, &machine)?;
     match ending {
         Ending::Lost => log("the host is gone"),
         // What was answered last is still on its way, and would be lost with the machine. Whoever has got

@@ -112,6 +112,17 @@ impl Handle {
     }
 }
 
+/// Has the kernel make new random numbers out of all that it was given: `RNDRESEEDCRNG`, `_IO('R', 7)`.
+pub(crate) fn reseed() -> io::Result<()> {
+    const RNDRESEEDCRNG: libc::c_ulong = 0x5207;
+    let device = std::fs::File::open("/dev/urandom")?;
+    // SAFETY: it touches no memory of this process.
+    match unsafe { libc::ioctl(device.as_raw_fd(), RNDRESEEDCRNG) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Gives the calling thread an umask of its own.
 pub(crate) fn unshare_umask() -> io::Result<()> {
     // SAFETY: it touches no memory; only the thread's umask and directories become its own.

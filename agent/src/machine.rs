@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use diskfs_remote::server::{
-    About, BulkArea, Location, Machine, MountRequest, Program, Running, Served,
+    About, BulkArea, Greeting, Location, Machine, MountRequest, Program, Running, Served,
 };
 use diskfs_vfs::{Error, ErrorKind, Result};
 use rustix::fs::{StatVfsMountFlags, statvfs};
@@ -14,6 +14,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::area::DiskArea;
 use crate::disks;
+use crate::init::wake;
 use crate::kernel_fs::{Kept, KernelFs};
 use crate::programs::Programs;
 
@@ -47,14 +48,24 @@ fn kept(kind: &str) -> Kept {
 pub struct LinuxMachine {
     mounted: AtomicU32,
     programs: Arc<Programs>,
-    area: Option<DiskArea>,
+    /// Found when the host has greeted.
+    area: OnceLock<DiskArea>,
+    /// Whether all of the machine is this program's.
+    init: Option<Init>,
+}
+
+/// What PID 1 knows.
+#[derive(Debug)]
+struct Init {
+    /// The machine may have been saved and have got other disks since.
+    is_saved: bool,
 }
 
 impl LinuxMachine {
-    /// One that looks for an area among its disks.
-    pub fn with_area() -> Self {
+    /// The one that PID 1 has for itself.
+    pub(crate) fn of_init(is_saved: bool) -> Self {
         Self {
-            area: DiskArea::find(),
+            init: Some(Init { is_saved }),
             ..Self::default()
         }
     }
@@ -65,8 +76,21 @@ impl Machine for LinuxMachine {
         about()
     }
 
+    fn wake(&self, greeting: &Greeting) {
+        let Some(init) = &self.init else {
+            return; // The time of this machine is its owner's.
+        };
+        wake::learn(greeting);
+        if init.is_saved {
+            wake::find_disks();
+        }
+        if let Some(area) = DiskArea::find() {
+            self.area.get_or_init(|| area);
+        }
+    }
+
     fn area(&self) -> Option<&dyn BulkArea> {
-        let area = self.area.as_ref()?;
+        let area = self.area.get()?;
         Some(area)
     }
 

@@ -100,6 +100,10 @@ struct QemuArgs {
     #[arg(long, value_name = "DIR")]
     modules: Option<PathBuf>,
 
+    /// Don't boot a machine to save it: emulated ones then boot each time
+    #[arg(long)]
+    no_saved: bool,
+
     #[command(flatten)]
     common: BuildArgs,
 }
@@ -180,21 +184,33 @@ fn build_qemu(args: &QemuArgs, session: &mut Session) -> Result<()> {
         modules: args.modules.clone(),
         agent: args.common.agent()?,
         output: args.common.output()?.join("qemu"),
+        save: !args.no_saved,
     };
     let built = build.run(&mut say(session.output()))?;
     let (kernel, initramfs) = built.size_bytes;
+    let saved = match &built.saved {
+        Some(Ok(size_bytes)) => Some(*size_bytes),
+        Some(Err(error)) => {
+            let reason = error.reason();
+            session.warn(&format!("no machine was saved, each will boot: {reason}"));
+            None
+        }
+        None => None,
+    };
     let told = json!({
         "path": built.output.display().to_string(),
         "kernel_bytes": kernel,
         "initramfs_bytes": initramfs,
+        "saved_bytes": saved,
         "filesystems": built.filesystems,
     });
     let text = format!(
-        "{}: kernel {}, initramfs {} with {}",
+        "{}: kernel {}, initramfs {} with {}{}",
         built.output.display(),
         units(kernel),
         units(initramfs),
-        built.filesystems.join(", ")
+        built.filesystems.join(", "),
+        saved.map_or_else(String::new, |size| format!("; saved {}", units(size)))
     );
     report(session, "built", &text, told)
 }

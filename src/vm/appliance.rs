@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `uml` | a User Mode Linux kernel with the agent embedded: one static program |
 //! | `qemu/vmlinux`, `qemu/initramfs` | a kernel for QEMU, and the agent with the modules it needs |
+//! | `qemu/saved` | the state of a machine that has booted these two, without KVM |
 //! | `diskfs-agent` | the agent, for kernels that a guest brings |
 //! | `tools` | a filesystem with programs that make, check and resize filesystems |
 
@@ -17,6 +18,8 @@ mod initramfs;
 mod install;
 mod kernel_source;
 mod modules;
+mod monitor;
+mod save;
 mod tools;
 
 use agent::static_agent;
@@ -82,10 +85,8 @@ impl Appliance {
     /// # Errors
     /// `Unsupported` when there is none, with where it was looked for.
     pub fn qemu(&self) -> Result<QemuFiles> {
-        let mut all = self.places.iter().map(|place| QemuFiles {
-            kernel: place.join("qemu/vmlinux"),
-            initramfs: place.join("qemu/initramfs"),
-        });
+        let dirs = self.places.iter().map(|place| place.join("qemu"));
+        let mut all = dirs.map(|dir| QemuFiles::in_dir(&dir));
         let found = all.find(|files| files.kernel.is_file() && files.initramfs.is_file());
         found.ok_or_else(|| {
             self.missing("no kernel for QEMU")
@@ -127,6 +128,19 @@ pub struct QemuFiles {
     pub kernel: PathBuf,
     /// Its first filesystem.
     pub initramfs: PathBuf,
+    /// The state of a machine that has booted it, if that is there.
+    pub saved: PathBuf,
+}
+
+impl QemuFiles {
+    /// Those of a directory, whether they are there or not.
+    fn in_dir(dir: &Path) -> Self {
+        Self {
+            kernel: dir.join("vmlinux"),
+            initramfs: dir.join("initramfs"),
+            saved: dir.join("saved"),
+        }
+    }
 }
 
 /// The user's own appliance: where it is built, unless another place is named.

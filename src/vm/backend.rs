@@ -54,20 +54,22 @@ impl fmt::Display for Kind {
 /// What starts machines of one [`Kind`].
 pub(super) trait Backend: Debug + Send + Sync {
     /// What is to be run, or why it can't be: a program or a file that is missing, a device that does
-    /// not work. Takes milliseconds, and starts nothing.
+    /// not work. Takes milliseconds, and starts nothing. Where there are several ways, the fastest comes first,
+    /// and the last one is the surest.
     ///
     /// # Errors
     /// `Unsupported`, with what is missing and the command that mends it.
-    fn prepare(&self, appliance: &Appliance, options: &VmOptions) -> Result<Box<dyn Prepared>>;
-
-    /// How long a machine may take until it answers.
-    fn deadline(&self) -> Duration;
+    fn prepare(&self, appliance: &Appliance, options: &VmOptions)
+    -> Result<Vec<Box<dyn Prepared>>>;
 }
 
 /// A machine that could be started.
 pub(super) trait Prepared: Debug {
     /// What the verdict on it depends on besides the host: the files that are run.
     fn files(&self) -> Vec<std::path::PathBuf>;
+
+    /// How long it may take until it answers.
+    fn deadline(&self) -> Duration;
 
     /// The program to run, with so many disks, whose sockets are in `dir`, and what it may do.
     fn command(&self, dir: &RunDir, disks: usize) -> (Command, Confinement);

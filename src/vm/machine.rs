@@ -311,7 +311,7 @@ impl Port {
 }
 
 /// Waits for the machine to connect; not longer than it lives, nor than the deadline.
-fn accept(
+pub(super) fn accept(
     listener: &UnixListener,
     process: &Process,
     began: Instant,

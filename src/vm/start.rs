@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::appliance::Appliance;
-use super::backend::Kind;
+use super::backend::{Kind, Prepared};
 use super::machine::{self, Disk, Machine};
 use super::options::{Choice, VmOptions};
 use super::verdict::Verdicts;
@@ -54,14 +54,33 @@ fn start_kind(
 ) -> Result<Machine> {
     let backend = kind.backend();
     let appliance = Appliance::find(options.appliance.as_deref());
-    let prepared = backend.prepare(&appliance, options)?;
-    let files = prepared.files();
+    let mut ways = backend.prepare(&appliance, options)?;
+    let surest = ways.pop();
+    for way in ways {
+        // It is a short cut only: when it leads nowhere, that is no failure.
+        if let Ok(machine) = start_way(kind, &*way, options, disks, verdicts, false) {
+            return Ok(machine);
+        }
+    }
+    let surest = surest.ok_or_else(|| Error::new(ErrorKind::Unsupported, "nothing to start"))?;
+    start_way(kind, &*surest, options, disks, verdicts, repeats)
+}
+
+fn start_way(
+    kind: Kind,
+    way: &dyn Prepared,
+    options: &VmOptions,
+    disks: &[Disk],
+    verdicts: &Verdicts,
+    repeats: bool,
+) -> Result<Machine> {
+    let files = way.files();
     if !repeats && let Some(why) = verdicts.failure(kind, &files) {
         let hint = "`diskfs appliance test` tries it again";
         return Err(Error::new(ErrorKind::Unsupported, why).with_hint(hint));
     }
-    let deadline = options.deadline.unwrap_or(backend.deadline());
-    let started = Machine::start(kind, &*prepared, options.memory_mib, disks, deadline);
+    let deadline = options.deadline.unwrap_or(way.deadline());
+    let started = Machine::start(kind, way, options.memory_mib, disks, deadline);
     match &started {
         Ok(_) => verdicts.worked(kind, &files),
         Err(error) => {

@@ -22,7 +22,11 @@ const VIRTIO_CONSOLE: u32 = 3;
 pub(super) struct Uml;
 
 impl Backend for Uml {
-    fn prepare(&self, appliance: &Appliance, options: &VmOptions) -> Result<Box<dyn Prepared>> {
+    fn prepare(
+        &self,
+        appliance: &Appliance,
+        options: &VmOptions,
+    ) -> Result<Vec<Box<dyn Prepared>>> {
         if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
             let reason = "User Mode Linux runs on x86-64 Linux only";
             return Err(Error::new(ErrorKind::Unsupported, reason));
@@ -36,14 +40,10 @@ impl Backend for Uml {
             let reason = "User Mode Linux needs /proc, which is not mounted here";
             return Err(Error::new(ErrorKind::Unsupported, reason).with_hint("mount /proc"));
         }
-        Ok(Box::new(Ready {
+        Ok(vec![Box::new(Ready {
             kernel,
             memory_mib: options.memory_mib,
-        }))
-    }
-
-    fn deadline(&self) -> Duration {
-        DEADLINE
+        })])
     }
 }
 
@@ -56,6 +56,10 @@ struct Ready {
 impl Prepared for Ready {
     fn files(&self) -> Vec<PathBuf> {
         vec![self.kernel.clone()]
+    }
+
+    fn deadline(&self) -> Duration {
+        DEADLINE
     }
 
     fn command(&self, dir: &RunDir, disks: usize) -> (Command, Confinement) {

@@ -12,6 +12,9 @@ pub(super) struct CommandLine {
     /// `diskfs.end=`: how the machine ends: `off` (if nothing is said), `restart` (QEMU with
     /// `-no-reboot` ends by it without ACPI) or `halt`.
     pub(super) end: RebootCommand,
+    /// `diskfs.saved`: the machine is saved when it waits for its host, and is woken with disks that it has not
+    /// seen.
+    pub(super) is_saved: bool,
 }
 
 impl CommandLine {
@@ -31,6 +34,7 @@ impl CommandLine {
                 Some("halt") => RebootCommand::Halt,
                 _ => RebootCommand::PowerOff,
             },
+            is_saved: line.split_whitespace().any(|word| word == "diskfs.saved"),
         }
     }
 }
@@ -47,5 +51,7 @@ mod tests {
         let line = CommandLine::parse("xdiskfs.port=1 diskfs.ports=2");
         assert_eq!(line.port, None);
         assert_eq!(line.end, RebootCommand::PowerOff);
+        assert!(!line.is_saved);
+        assert!(CommandLine::parse("diskfs.saved quiet").is_saved);
     }
 }

@@ -5,7 +5,10 @@ use std::fs::{self, File};
 use rustix::io::Errno;
 use rustix::system::finit_module;
 
-/// The modules' file names below `/modules`, a line each, in the order in which they are loaded. With a
+/// Where they are.
+const DIR: &str = "/modules";
+
+/// The modules' file names below [`DIR`], a line each, in the order in which they are loaded. With a
 /// dot and a filesystem's name behind it, those that it takes: loading them may take longer than mounting.
 const ORDER: &str = "/modules/order";
 
@@ -22,12 +25,24 @@ pub(crate) fn load_for(kind: &str) {
     }
 }
 
+/// Loads those of all filesystems, and forgets the files.
+pub(super) fn load_all() {
+    let lists = fs::read_dir(DIR).into_iter().flatten().flatten();
+    for list in lists {
+        let name = list.file_name();
+        if let Some(kind) = name.to_str().and_then(|name| name.strip_prefix("order.")) {
+            load_for(kind);
+        }
+    }
+    fs::remove_dir_all(DIR).ok(); // It only takes room.
+}
+
 fn load_list(list: &str) {
     let Ok(order) = fs::read_to_string(list) else {
         return;
     };
     for name in order.lines().filter(|name| !name.is_empty()) {
-        let path = format!("/modules/{name}");
+        let path = format!("{DIR}/{name}");
         let Ok(file) = File::open(&path) else {
             super::log(&format!("{path} is missing"));
             continue;

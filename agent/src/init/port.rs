@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
 use crate::waiting::pause;
@@ -38,6 +39,22 @@ pub(super) fn open(named: Option<&str>) -> io::Result<File> {
         if began.elapsed() > DEADLINE {
             let reason = "there is no port to the host";
             return Err(io::Error::new(io::ErrorKind::NotFound, reason));
+        }
+        pause(began);
+    }
+}
+
+/// Waits until somebody is at the other end: reading ends at once before that.
+pub(super) fn wait_for_host(port: &File) -> io::Result<()> {
+    let began = Instant::now();
+    loop {
+        let mut wanted = [PollFd::new(port, PollFlags::IN)];
+        poll(&mut wanted, Some(&Timespec::default()))?;
+        if !wanted
+            .iter()
+            .any(|port| port.revents().contains(PollFlags::HUP))
+        {
+            return Ok(());
         }
         pause(began);
     }

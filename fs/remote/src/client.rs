@@ -72,10 +72,11 @@ impl Client {
         writer: impl Write + Send + 'static,
         deadline: Duration,
     ) -> Result<Self> {
-        let (frames, hello) = handshake::wait(Box::new(reader), deadline)?;
+        let (frames, writer, hello) =
+            handshake::shake_hands(Box::new(reader), Box::new(writer), deadline)?;
         let area = area.filter(|_| hello.has_area);
         Ok(Self {
-            connection: Arc::new(Connection::new(frames, Box::new(writer), area)),
+            connection: Arc::new(Connection::new(frames, writer, area)),
             about: Arc::new(hello.about),
         })
     }

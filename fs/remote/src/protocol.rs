@@ -1,9 +1,9 @@
 //! What goes over the stream.
 //!
 //! A frame is a fixed head, a message (postcard), and bytes that are no part of the message: the
-//! contents of files, which are never copied through the serialiser. The agent begins with
-//! [`Hello`]; from then on the host asks, and the agent answers in any order. Each answer has the
-//! number of its request.
+//! contents of files, which are never copied through the serialiser. The host begins with a
+//! [`Greeting`], the agent answers with [`Hello`]; from then on the host asks, and the agent answers in any
+//! order. Each answer has the number of its request.
 
 mod answers;
 mod attributes;
@@ -18,7 +18,7 @@ pub use answers::{Entry, Extent, Mounted, Removed, Reply, take_entry};
 pub use attributes::{Attributes, Change, Moment};
 pub use failure::Failure;
 pub use frame::{Frame, FrameReader, Head, write_frame};
-pub use hello::{About, Hello};
+pub use hello::{About, Greeting, Hello};
 pub use limits::{
     BULK_AREA_BYTES, BULK_AREA_SERIAL, MAX_BULK, MAX_EXTENTS, MAX_FRAME, MAX_IN_FLIGHT, MAX_LIST,
     MAX_MESSAGE, MAX_NAME, MAX_OUTPUT, MAX_PROGRAMS, MAX_REASON, MAX_SUBVOLUME_PATH, MAX_TARGET,

@@ -7,7 +7,7 @@ mod machine;
 mod programs;
 mod work;
 
-pub use crate::protocol::{About, Ended, MountRequest, Program, Stream, User};
+pub use crate::protocol::{About, Ended, Greeting, MountRequest, Program, Stream, User};
 pub use area::BulkArea;
 pub use machine::{Listed, ListedEntries, Location, Machine, Served};
 pub use programs::{Happened, Running};

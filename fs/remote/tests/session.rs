@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use area::Area;
 use diskfs_remote::client::{Client, Remote};
-use diskfs_remote::protocol::{MAX_BULK, MIN_APART};
+use diskfs_remote::protocol::{About, Frame, Hello, MAX_BULK, MIN_APART};
 
 use diskfs_remote::server::{BulkArea, Ending, Machine, MountRequest, Served, serve};
 use diskfs_vfs::testing::{Synced, WritableMemoryFs};
@@ -406,24 +406,14 @@ fn who_says_nothing_is_not_waited_for() {
 /// Answers with these bytes, whatever is asked.
 fn impostor(answer: Vec<u8>) -> (UnixStream, JoinHandle<()>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let mut genuine = Vec::new();
-    let (from, to) = UnixStream::pair().unwrap();
-    let hello = thread::spawn(move || {
-        let there = Memory(Arc::default(), None);
-        serve(to.try_clone().unwrap(), to, &there).ok();
-    });
-    let mut from = from;
-    genuine.resize(16, 0);
-    from.read_exact(&mut genuine).unwrap();
-    let len = u32::from_le_bytes(genuine[..4].try_into().unwrap()) as usize;
-    genuine.resize(len, 0);
-    from.read_exact(&mut genuine[16..]).unwrap();
-    drop(from);
-    hello.join().unwrap();
+    let mut hello = Frame::default();
+    let introduction = Hello::new(About::default(), false);
+    hello.fill(0, &introduction, 0).unwrap();
     let thread = thread::spawn(move || {
         let mut theirs = theirs;
-        theirs.write_all(&genuine).unwrap();
         let mut request = [0; 4096];
+        theirs.read(&mut request).unwrap(); // The greeting.
+        theirs.write_all(hello.bytes()).unwrap();
         while theirs.read(&mut request).is_ok_and(|read| read > 0) {
             if theirs.write_all(&answer).is_err() {
                 break;

@@ -10,8 +10,10 @@ use super::bz_image;
 use super::initramfs::Initramfs;
 use super::install::install;
 use super::modules::Modules;
-use super::static_agent;
+use super::save::save;
 use super::tools::run;
+use super::{QemuFiles, static_agent};
+use crate::vm::VmOptions;
 use crate::{Error, ErrorKind, Result};
 
 /// What the machine's devices take, before anything can be mounted.
@@ -57,12 +59,14 @@ pub struct BuildQemu {
     pub modules: Option<PathBuf>,
     /// The agent, a static program.
     pub agent: PathBuf,
-    /// The directory to make the two files in.
+    /// The directory to make the files in.
     pub output: PathBuf,
+    /// Whether to boot a machine without KVM and save it, so that those that are started later need not boot.
+    pub save: bool,
 }
 
 /// What was put together.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct BuiltQemu {
     /// The directory.
     pub output: PathBuf,
@@ -70,6 +74,8 @@ pub struct BuiltQemu {
     pub filesystems: Vec<String>,
     /// The sizes of the kernel and of the initramfs.
     pub size_bytes: (u64, u64),
+    /// The size of the saved machine, or why there is none, if one was asked for.
+    pub saved: Option<Result<u64>>,
 }
 
 impl BuildQemu {
@@ -102,19 +108,38 @@ impl BuildQemu {
         say(&format!("taking modules of {}", modules.display()));
         let (initramfs, filesystems) = initramfs(&agent, &Modules::in_tree(&modules)?)?;
         let size_bytes = (len(&elf), len(&initramfs));
-        self.install(&elf, &initramfs)?;
+        let files = self.install(&elf, &initramfs)?;
         install_agent(&agent, &self.output)?;
+        let saved = self.save.then(|| {
+            say("booting a machine, to save it");
+            self.save(&files)
+        });
         Ok(BuiltQemu {
             output: self.output.clone(),
             filesystems,
             size_bytes,
+            saved,
         })
     }
 
-    fn install(&self, kernel: &[u8], initramfs: &[u8]) -> Result<()> {
+    fn install(&self, kernel: &[u8], initramfs: &[u8]) -> Result<QemuFiles> {
         fs::create_dir_all(&self.output).map_err(|e| Error::from(e).in_file(&self.output))?;
-        install(&self.output.join("vmlinux"), kernel, 0o644)?;
-        install(&self.output.join("initramfs"), initramfs, 0o644)
+        let files = QemuFiles::in_dir(&self.output);
+        // It is of the kernel before.
+        match fs::remove_file(&files.saved) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::from(error).in_file(&files.saved));
+            }
+            _ => {}
+        }
+        install(&files.kernel, kernel, 0o644)?;
+        install(&files.initramfs, initramfs, 0o644)?;
+        Ok(files)
+    }
+
+    fn save(&self, files: &QemuFiles) -> Result<u64> {
+        save(files, VmOptions::default().memory_mib, &files.saved)?;
+        Ok(fs::metadata(&files.saved)?.len())
     }
 }
 

@@ -59,10 +59,7 @@ impl GuestKernel {
         let modules = Modules::in_guest(&tree, &found.modules)?;
         let (initramfs, filesystems) = initramfs(&agent, &modules)?;
         let dir = RunDir::with_room_for(ROOM_MIB)?;
-        let files = QemuFiles {
-            kernel: dir.path().join("vmlinux"),
-            initramfs: dir.path().join("initramfs"),
-        };
+        let files = QemuFiles::in_dir(dir.path());
         fs::write(&files.kernel, elf)?;
         fs::write(&files.initramfs, initramfs)?;
         Ok(Self(Arc::new(Unpacked {

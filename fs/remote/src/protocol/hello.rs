@@ -1,8 +1,28 @@
-//! The agent's first frame.
+//! The first frame of each end.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Checked, MAX_REASON, Violation};
+use super::{Checked, MAX_REASON, Moment, Violation, decode};
+
+/// The host's first frame, with request number 0: what a machine does not know that was made from the memory
+/// of another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Greeting {
+    /// What time it is.
+    pub now: Moment,
+    /// Random bytes.
+    pub seed: [u8; 32],
+}
+
+impl Greeting {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn decode(message: &[u8]) -> Checked<Self> {
+        decode(message).map_err(|_| Violation("the host did not greet"))
+    }
+}
 
 /// What the agent is and runs on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +35,7 @@ pub struct About {
     pub architecture: String,
 }
 
-/// The agent's first frame, with request number 0.
+/// The agent's first frame, in answer to the [`Greeting`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Hello {
     /// The version of the protocol, [`Hello::VERSION`].
@@ -28,7 +48,7 @@ pub struct Hello {
 
 impl Hello {
     /// The protocol's version: whoever has another one can't be spoken with.
-    pub const VERSION: u32 = 4;
+    pub const VERSION: u32 = 5;
 
     /// That of this version.
     pub fn new(about: About, has_area: bool) -> Self {
@@ -51,7 +71,7 @@ impl Hello {
                 "the agent speaks another version of the protocol",
             ));
         }
-        let (about, has_area): (About, bool) = super::decode(rest)?;
+        let (about, has_area): (About, bool) = decode(rest)?;
         let texts = [&about.agent, &about.kernel, &about.architecture];
         if texts.iter().any(|text| text.len() > MAX_REASON) {
             return Err(NONE);

@@ -8,7 +8,7 @@ use diskfs_vfs::{
 
 use super::area::BulkArea;
 use super::programs::Running;
-use crate::protocol::{About, MountRequest, Program};
+use crate::protocol::{About, Greeting, MountRequest, Program};
 
 /// Who mounts filesystems.
 pub trait Machine: Sync {
@@ -19,6 +19,9 @@ pub trait Machine: Sync {
             ..About::default()
         }
     }
+
+    /// Hears what the host says first.
+    fn wake(&self, _greeting: &Greeting) {}
 
     /// The area that the host sees, too, if there is one: contents go through it rather than through the
     /// stream.

@@ -4,7 +4,9 @@ use std::io::{self, Read, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
 
-use crate::protocol::{Frame, FrameReader, Head, Hello, Request, decode, write_frame};
+use crate::protocol::{
+    Checked, Frame, FrameReader, Greeting, Head, Hello, Request, Violation, decode, write_frame,
+};
 
 use super::answer::{Answer, Scratch, State, answer};
 use super::filesystems::Filesystems;
@@ -33,10 +35,19 @@ pub fn serve(
     mut writer: impl Write + Send,
     machine: &dyn Machine,
 ) -> io::Result<Ending> {
+    let mut frames = FrameReader::new(reader);
+    let Some(greeting) = greeting(&mut frames)? else {
+        return Ok(Ending::Lost);
+    };
+    if let Ok(greeting) = &greeting {
+        machine.wake(greeting);
+    }
     let mut hello = Frame::default();
     let introduction = Hello::new(machine.about(), machine.area().is_some());
     hello.fill(0, &introduction, 0)?;
     write_frame(&mut writer, hello.bytes(), &[])?;
+    // Whoever greets otherwise is of another version, which it has been told.
+    greeting.map_err(invalid)?;
     let server = Server {
         state: State {
             machine,
@@ -44,7 +55,7 @@ pub fn serve(
             programs: Programs::default(),
         },
         reader: Mutex::new(Source {
-            frames: FrameReader::new(reader),
+            frames,
             ending: None,
         }),
         writer: Mutex::new(writer),
@@ -62,6 +73,23 @@ pub fn serve(
     let ending = ending.unwrap_or(Ok(Ending::Lost))?;
     unmounted.map_err(io::Error::other)?;
     Ok(ending)
+}
+
+/// The host's first frame; `None` at the end of the stream.
+fn greeting(frames: &mut FrameReader<impl Read>) -> io::Result<Option<Checked<Greeting>>> {
+    let Some(head) = frames.head()? else {
+        return Ok(None);
+    };
+    if head.bulk_len != 0 {
+        return Err(invalid(Violation("the host did not greet")));
+    }
+    let mut message = Vec::new();
+    frames.message(&head, &mut message)?;
+    Ok(Some(Greeting::decode(&message)))
+}
+
+fn invalid(violation: Violation) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, violation)
 }
 
 struct Server<'m, R, W> {
@@ -106,8 +134,7 @@ impl<R: Read + Send, W: Write + Send> Server<'_, R, W> {
                 let request = match decode::<Request<'_>>(&message) {
                     Ok(request) => request,
                     Err(violation) => {
-                        let error = io::Error::new(io::ErrorKind::InvalidData, violation);
-                        source.ending = Some(Err(error));
+                        source.ending = Some(Err(invalid(violation)));
                         return;
                     }
                 };
