@@ -6,6 +6,7 @@ mod endings;
 mod guest_kernel;
 mod kills;
 mod kinds;
+mod latency;
 mod layers;
 mod missing;
 mod mounted;

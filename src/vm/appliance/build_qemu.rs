@@ -112,7 +112,7 @@ impl BuildQemu {
         install_agent(&agent, &self.output)?;
         let saved = self.save.then(|| {
             say("booting a machine, to save it");
-            self.save(&files)
+            save(&files, VmOptions::default().memory_mib)
         });
         Ok(BuiltQemu {
             output: self.output.clone(),
@@ -135,11 +135,6 @@ impl BuildQemu {
         install(&files.kernel, kernel, 0o644)?;
         install(&files.initramfs, initramfs, 0o644)?;
         Ok(files)
-    }
-
-    fn save(&self, files: &QemuFiles) -> Result<u64> {
-        save(files, VmOptions::default().memory_mib, &files.saved)?;
-        Ok(fs::metadata(&files.saved)?.len())
     }
 }
 

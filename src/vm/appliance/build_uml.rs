@@ -18,6 +18,10 @@ const CONFIG: &str = include_str!("../../../packaging/appliance/uml.config");
 const CRC32: &str = include_str!("../../../packaging/appliance/crc32.h");
 const CRC32_OBJECT: &str = "crc32-main.o";
 
+/// Interrupts that are not slept through, and the objects that it goes into.
+const IDLE: &str = include_str!("../../../packaging/appliance/idle.h");
+const IDLE_OBJECTS: [(&str, &str); 2] = [("time.o", "TIME"), ("signal.o", "SIGNAL")];
+
 /// What stands in the kernel where others have the time and the place of the build.
 const BUILT_AT: &str = "Thu Jan  1 00:00:00 UTC 1970";
 const BUILT_BY: &str = "diskfs";
@@ -173,7 +177,25 @@ impl Build<'_> {
         let ours = self.ours();
         let flags = format!("-DCONFIG_CRC32_ARCH -I{}", ours.display());
         make.arg(format!("CFLAGS_{CRC32_OBJECT}={flags}"));
+        let idle = ours.join("idle.h");
+        let storage = self.pending_storage();
+        for (object, part) in IDLE_OBJECTS {
+            let flags = format!("-DDISKFS_{part}={storage} -include {}", idle.display());
+            make.arg(format!("CFLAGS_{object}={flags}"));
+        }
         make
+    }
+
+    /// How this Linux stores what `idle.h` declares, too: by thread since it has several processors.
+    fn pending_storage(&self) -> &'static str {
+        let file = self.tree.join("arch/um/os-Linux/signal.c");
+        let source = fs::read_to_string(file).unwrap_or_default(); // make says what is missing.
+        let is_by_thread = |line: &str| line == "static __thread unsigned int signals_pending;";
+        if source.lines().any(is_by_thread) {
+            "__thread"
+        } else {
+            ""
+        }
     }
 
     /// Where files of ours are that go into the kernel.
@@ -184,6 +206,7 @@ impl Build<'_> {
     fn configure(&self) -> Result<()> {
         fs::create_dir_all(self.ours())?;
         fs::write(self.ours().join("crc32.h"), CRC32)?;
+        fs::write(self.ours().join("idle.h"), IDLE)?;
         let wanted = self.objects.join("wanted.config");
         let archive = format!("{CONFIG}CONFIG_INITRAMFS_SOURCE=\"initramfs.cpio\"\n");
         fs::write(&wanted, archive)?;

@@ -1,6 +1,6 @@
 //! Saving a machine that has booted: those that begin with its state need not.
 
-use std::fs::Permissions;
+use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -19,13 +19,14 @@ use crate::vm::saved_state::{SavedState, uri};
 use crate::{Error, ErrorKind, Result};
 
 /// How long a step may take: on a busy machine booting takes many times as long as on an idle one.
-const DEADLINE: Duration = Duration::from_secs(120);
+const DEADLINE: Duration = Duration::from_mins(2);
 
-/// Boots a machine with so much memory, and saves it in `to` when its agent waits for a host.
+/// Boots a machine with so much memory, and saves it when its agent waits for a host. Returns the file's size.
 ///
 /// # Errors
 /// `Unsupported` without QEMU, or when the machine does not come so far.
-pub(super) fn save(files: &QemuFiles, memory_mib: u32, to: &Path) -> Result<()> {
+pub(super) fn save(files: &QemuFiles, memory_mib: u32) -> Result<u64> {
+    let to = files.saved.as_path();
     let program = qemu::find()?;
     let dir = tempfile::tempdir()?;
     let (stream, monitor) = (dir.path().join("agent"), dir.path().join("monitor"));
@@ -59,7 +60,7 @@ pub(super) fn save(files: &QemuFiles, memory_mib: u32, to: &Path) -> Result<()> 
         .set_permissions(Permissions::from_mode(0o644))?;
     new.persist(to)
         .map_err(|e| Error::from(e.error).in_file(to))?;
-    Ok(())
+    Ok(fs::metadata(to)?.len())
 }
 
 /// It is no stranger's kernel that runs there, and no stranger's bytes.

@@ -23,10 +23,11 @@ fn kills() -> usize {
 }
 
 /// How a kind is made, how large, and how it is checked.
-const KINDS: [(&[&str], u64, &[&str]); 3] = [
+const KINDS: [(&[&str], u64, &[&str]); 4] = [
     (&["mkfs.xfs", "-q"], 320 << 20, &["xfs_repair", "-n"]),
     (&["mkfs.btrfs", "-q"], 256 << 20, &["btrfs", "check"]),
     (&["mkfs.f2fs", "-q"], 128 << 20, &["fsck.f2fs", "--dry-run"]),
+    (&["mkfs.ntfs", "-qfF"], 128 << 20, &["ntfsfix", "-n"]),
 ];
 
 /// One that is killed again and again.
