@@ -90,7 +90,7 @@ fn prepare() {
 }
 
 /// Writes a line where somebody may look: the kernel's log, which the console shows.
-fn log(line: &str) {
+pub(crate) fn log(line: &str) {
     let message = format!("<4>diskfs-agent: {}\n", line.replace('\n', " "));
     let kernel_log = OpenOptions::new().write(true).open("/dev/kmsg");
     match kernel_log.and_then(|mut log: File| log.write_all(message.as_bytes())) {

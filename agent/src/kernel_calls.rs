@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "system calls")]
 
 pub(crate) mod btrfs;
+pub(crate) mod net;
 
 use std::ffi::CStr;
 use std::io;

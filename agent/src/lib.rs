@@ -19,6 +19,7 @@ pub mod init;
 mod kernel_calls;
 mod kernel_fs;
 mod machine;
+mod network;
 mod programs;
 mod waiting;
 

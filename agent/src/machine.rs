@@ -16,6 +16,7 @@ use crate::area::DiskArea;
 use crate::disks;
 use crate::init::wake;
 use crate::kernel_fs::{Kept, KernelFs};
+use crate::network;
 use crate::programs::Programs;
 
 /// Where filesystems are mounted.
@@ -125,6 +126,14 @@ impl Machine for LinuxMachine {
 
     fn bind(&self, from: &Location<'_>, to: &Location<'_>) -> Result<()> {
         self.programs.bind(from, to)
+    }
+
+    fn connect(&self) -> Result<()> {
+        if self.init.is_none() {
+            let reason = "the network of this machine is its owner's";
+            return Err(Error::new(ErrorKind::Unsupported, reason));
+        }
+        network::connect()
     }
 
     fn start(&self, root: &Location<'_>, program: &Program) -> Result<Arc<dyn Running>> {

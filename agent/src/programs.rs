@@ -3,6 +3,7 @@
 //! # Locks
 //! The table of programs is locked while one is started, and never while anything waits for one.
 
+mod name_server;
 mod orphans;
 mod process;
 mod tree;
@@ -23,6 +24,7 @@ use diskfs_remote::server::{Location, Program, Running};
 use diskfs_vfs::{Error, ErrorKind, Result};
 use rustix::process::{Signal, getpid};
 
+use crate::init::log;
 use crate::kernel_calls::{Become, become_before_exec, kill_all};
 use process::Process;
 
@@ -69,6 +71,12 @@ impl Programs {
         let path = tree::path_of(&root_dir)?;
         if state.furnished.insert(path) {
             state.mounted.extend(tree::furnish(&root_dir));
+            match name_server::show(&root_dir) {
+                Ok(shown) => state.mounted.extend(shown),
+                Err(error) => log(&format!(
+                    "the guest has no place for a name server: {error}"
+                )),
+            }
         }
         let mut command = command(program);
         let user = &program.user;

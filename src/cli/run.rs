@@ -13,7 +13,7 @@ use std::time::Duration;
 use clap::Args;
 
 use diskfs::guest::{self, Steps};
-use diskfs::vm::{Ended, MachineTree, Running, Stream};
+use diskfs::vm::{Ended, MachineTree, Running, Stream, VmOptions};
 use diskfs::{Disk, Error, ErrorKind, Filesystem, Result};
 
 use super::operand::Operand;
@@ -38,8 +38,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Run a program of the guest, inside a microVM
 ///
 /// The program sees what the guest itself would see: its root filesystem, and the others where its fstab
-/// has them; with /proc, /sys, /dev and an empty /run. It runs on a kernel of its own, without a network,
-/// as root if nothing else is said, and what it changes stays, unless --dry-run or --overlay says
+/// has them; with /proc, /sys, /dev and an empty /run. It runs on a kernel of its own, without a network
+/// unless --network is given (QEMU has one), as root if nothing else is said, and what it changes stays, unless --dry-run or --overlay says
 /// otherwise. Standard input, output and error are those of diskfs; signals (Ctrl-C, kill) go to the
 /// program. What is still running when it ends is killed.
 ///
@@ -77,6 +77,10 @@ pub(super) struct Run {
     /// Give it no input
     #[arg(short = 'n', long)]
     no_input: bool,
+
+    /// Give it a network: whatever this user reaches
+    #[arg(long)]
+    network: bool,
 
     #[command(flatten)]
     source: SourceArgs,
@@ -162,7 +166,11 @@ impl Run {
         let program = self.program.program(&filesystem, &self.command)?;
         // It was looked at; from now on it is written.
         drop(filesystem);
-        let tree = Arc::new(MachineTree::mount(&self.source.vm.options()?, &steps)?);
+        let options = VmOptions {
+            network: self.network,
+            ..self.source.vm.options()?
+        };
+        let tree = Arc::new(MachineTree::mount(&options, &steps)?);
         let running = tree.start(program).map_err(Failed::not_started)?;
         let ended = self.attend(&tree, &running, signals);
         let closed = tree.end();

@@ -39,6 +39,8 @@ pub(super) struct Confinement {
     pub(super) write: Vec<PathBuf>,
     /// Whether it stays on one processor: where threads take turns, that saves waking up another one.
     pub(super) one_cpu: bool,
+    /// Whether it has this process's network.
+    pub(super) network: bool,
 }
 
 impl Confinement {
@@ -59,6 +61,7 @@ struct BeforeExec {
     parent: Option<Pid>,
     rules: Option<RulesetCreated>,
     cpu: Option<CpuSet>,
+    network: bool,
     uid_map: String,
     gid_map: String,
 }
@@ -76,6 +79,7 @@ impl BeforeExec {
             parent: Pid::from_raw(std::process::id().try_into().unwrap_or_default()),
             rules,
             cpu: confinement.one_cpu.then(last_cpu).flatten(),
+            network: confinement.network,
             uid_map: format!("{NOBODY} {} 1", getuid().as_raw()),
             gid_map: format!("{NOBODY} {} 1", getgid().as_raw()),
         }
@@ -105,13 +109,11 @@ impl BeforeExec {
         Ok(())
     }
 
-    /// No network, no shared memory of others, and no rights over anything. Many hosts, and most
+    /// No network (unless it is to have one), no shared memory of others, and no rights over anything. Many hosts, and most
     /// containers, don't allow it.
     fn leave_namespaces(&self) {
-        let flags = UnshareFlags::NEWUSER
-            | UnshareFlags::NEWNET
-            | UnshareFlags::NEWIPC
-            | UnshareFlags::NEWUTS;
+        let mut flags = UnshareFlags::NEWUSER | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
+        flags.set(UnshareFlags::NEWNET, !self.network);
         // SAFETY: no table of descriptors is unshared.
         if unsafe { unshare_unsafe(flags) }.is_err() {
             return;
@@ -134,10 +136,13 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 fn rules(confinement: &Confinement) -> Result<RulesetCreated, landlock::RulesetError> {
     let read = AccessFs::from_read(LANDLOCK_ABI);
     let all = AccessFs::from_all(LANDLOCK_ABI);
-    Ruleset::default()
+    let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(all)?
-        .handle_access(AccessNet::from_all(LANDLOCK_ABI))?
+        .handle_access(all)?;
+    if !confinement.network {
+        rules = rules.handle_access(AccessNet::from_all(LANDLOCK_ABI))?;
+    }
+    rules
         .scope(Scope::from_all(LANDLOCK_ABI))?
         .create()?
         .add_rules(path_beneath_rules(&confinement.read, read))?

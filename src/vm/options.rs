@@ -55,6 +55,9 @@ pub struct VmOptions {
     /// How many booted machines that have never mounted anything are kept waiting for the next image, so that to
     /// mount it takes milliseconds. Each takes some 40 MiB.
     pub pool: u8,
+    /// Whether a machine has a network, for the programs that run in it: whatever this user reaches, it reaches. Only
+    /// QEMU gives one.
+    pub network: bool,
 }
 
 impl VmOptions {
@@ -72,6 +75,7 @@ impl Default for VmOptions {
             memory_mib: Self::DEFAULT_MEMORY_MIB,
             deadline: None,
             pool: 0,
+            network: false,
         }
     }
 }

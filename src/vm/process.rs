@@ -291,6 +291,7 @@ mod tests {
             read: vec!["/".into()],
             write: vec![],
             one_cpu: true,
+            network: false,
         };
         Process::start(command, &confinement).unwrap()
     }

@@ -58,6 +58,7 @@ impl Backend for Qemu {
                 start,
                 accelerator,
                 memory_mib: options.memory_mib,
+                network: options.network,
             };
             Box::new(ready) as _
         });
@@ -89,6 +90,7 @@ struct Ready {
     start: Start,
     accelerator: Accelerator,
     memory_mib: u32,
+    network: bool,
 }
 
 impl Prepared for Ready {
@@ -130,6 +132,10 @@ impl Prepared for Ready {
             let id = format!("disk{index}");
             qemu.args(["-chardev", &socket(&id, dir.disk(index))])
                 .args(["-device", &format!("vhost-user-blk-pci,chardev={id}")]);
+        }
+        if self.network {
+            qemu.args(["-netdev", "user,id=network"])
+                .args(["-device", "virtio-net-pci,netdev=network,romfile="]);
         }
         qemu.env_clear().env("TMPDIR", dir.path());
         (qemu, self.confinement(dir))
@@ -219,6 +225,7 @@ impl Ready {
             read,
             write,
             one_cpu: false,
+            network: self.network,
         }
     }
 }

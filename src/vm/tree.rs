@@ -81,6 +81,9 @@ impl MachineTree {
             mountings.push(part.mounting);
         }
         let machine = start::start(options, &disks)?;
+        if options.network {
+            machine.client.connect_network()?;
+        }
         let mut filesystems = Vec::new();
         for (index, mounting) in mountings.into_iter().enumerate() {
             if let Some((mounting, access)) = mounting {

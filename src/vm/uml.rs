@@ -35,6 +35,10 @@ impl Backend for Uml {
             let reason = "a guest's kernel runs in a machine only, and not as a process";
             return Err(Error::new(ErrorKind::Unsupported, reason));
         }
+        if options.network {
+            let reason = "User Mode Linux has no network here";
+            return Err(Error::new(ErrorKind::Unsupported, reason));
+        }
         let kernel = appliance.uml()?;
         if !Path::new("/proc/self/exe").exists() {
             let reason = "User Mode Linux needs /proc, which is not mounted here";
@@ -87,6 +91,7 @@ impl Prepared for Ready {
             // A system call of the guest is a change between two of its processes: on two processors
             // each is a wake-up that takes ten times as long.
             one_cpu: true,
+            network: false,
         };
         (command, confinement)
     }

@@ -31,7 +31,7 @@ pub(super) fn open(location: &Location<'_>) -> Result<OwnedFd> {
     })
 }
 
-fn below(root: &OwnedFd, path: &[u8]) -> rustix::io::Result<OwnedFd> {
+pub(super) fn below(root: &OwnedFd, path: &[u8]) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let path = match path {
         [] => OsStr::new("/"),
@@ -41,7 +41,7 @@ fn below(root: &OwnedFd, path: &[u8]) -> rustix::io::Result<OwnedFd> {
 }
 
 /// What a directory that is open is called by whoever has it open.
-fn name_of(dir: &OwnedFd) -> String {
+pub(super) fn name_of(dir: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", dir.as_raw_fd())
 }
 

@@ -412,7 +412,7 @@ fn impostor(answer: Vec<u8>) -> (UnixStream, JoinHandle<()>) {
     let thread = thread::spawn(move || {
         let mut theirs = theirs;
         let mut request = [0; 4096];
-        theirs.read(&mut request).unwrap(); // The greeting.
+        assert_ne!(theirs.read(&mut request).unwrap(), 0, "it greets");
         theirs.write_all(hello.bytes()).unwrap();
         while theirs.read(&mut request).is_ok_and(|read| read > 0) {
             if theirs.write_all(&answer).is_err() {

@@ -19,6 +19,9 @@ use crate::{Error, ErrorKind, Result};
 /// What the machine's devices take, before anything can be mounted.
 const BOOT_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "virtio_console"];
 
+/// What a network takes, for programs that are to have one.
+const NETWORK_MODULE: &str = "virtio_net";
+
 /// The filesystems, as mount(2) names them, and what the kernel would have loaded for each by asking for
 /// it: checksums that the modules themselves do not name.
 const FILESYSTEMS: &[(&str, &[&str])] = &[
@@ -143,13 +146,17 @@ fn len(bytes: &[u8]) -> u64 {
 }
 
 /// The agent, the modules that it loads at once (`modules/order`), and those of each filesystem that
-/// it loads before it mounts one (`modules/order.xfs`).
+/// it loads before it mounts one (`modules/order.xfs`); and those of the network (`modules/order.network`).
 pub(super) fn initramfs(agent: &[u8], modules: &Modules) -> Result<(Vec<u8>, Vec<String>)> {
     let mut archive = Initramfs::with_agent(agent)?;
     archive.add_dir("modules")?;
     let mut taken = Vec::new();
     let boot = modules.with_dependencies(BOOT_MODULES)?;
     let mut lists = vec![("order".to_owned(), boot)];
+    if modules.has(NETWORK_MODULE) {
+        let order = modules.with_dependencies(&[NETWORK_MODULE])?;
+        lists.push(("order.network".to_owned(), order));
+    }
     let mut filesystems = Vec::new();
     for (name, helpers) in FILESYSTEMS {
         if modules.has(name) {

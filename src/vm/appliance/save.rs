@@ -69,6 +69,7 @@ fn confinement(dir: &Path, file: &Path) -> Confinement {
         read: vec!["/".into()],
         write: vec![dir.to_owned(), file.to_owned(), "/dev/null".into()],
         one_cpu: false,
+        network: false,
     }
 }
 

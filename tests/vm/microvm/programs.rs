@@ -1,7 +1,8 @@
 //! Programs of a guest: what they see, what they say, how they end.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use diskfs::guest::{self, Steps};
 use diskfs::vm::{Choice, Ended, Kind, MachineTree, Program, Running, Stream, VmOptions};
 use diskfs::{Disk, OpenOptions};
-use diskfs_fixtures::{Workshop, run};
+use diskfs_fixtures::{Workshop, run, skip};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{appliance, at, check, command, diskfs, require_all, stderr};
@@ -24,8 +25,8 @@ struct Guest {
     _shop: Workshop,
 }
 
-const PROGRAMS: [&str; 9] = [
-    "sh", "cat", "id", "sleep", "touch", "ls", "env", "sync", "mkdir",
+const PROGRAMS: [&str; 10] = [
+    "sh", "bash", "cat", "id", "sleep", "touch", "ls", "env", "sync", "mkdir",
 ];
 
 const DATA_UUID: &str = "6d1f4f6a-0f9f-4a58-8f0e-3a2f9d1c7b11";
@@ -343,4 +344,43 @@ fn several_run_at_once_in_one_machine() {
     tree.end().unwrap();
     disk.close().unwrap();
     check("xfs_repair", &["-n"], &guest.root);
+}
+
+#[test]
+fn a_network_is_there_when_it_is_asked_for() {
+    let Some(guest) = Guest::new() else { return };
+    let Some(()) = require_all(&["qemu-system-x86_64"]) else {
+        return;
+    };
+    if !guest.appliance.join("qemu/vmlinux").is_file() {
+        return skip("there is no kernel for QEMU: packaging/appliance/build makes one");
+    }
+    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = server.local_addr().unwrap().port();
+    // The host, as QEMU shows it to the machine.
+    let speak = format!("exec 3<>/dev/tcp/10.0.2.2/{port} && echo hello >&3 && cat <&3");
+    let without = guest.run(&["--vm", "qemu-tcg"], &["bash", "-c", &speak]);
+    assert!(!without.status.success());
+    let said = stderr(&without);
+    assert!(said.contains("unreachable"), "{said}");
+
+    let asked = guest
+        .command(&["--network"], &["bash", "-c", &speak])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut stream, _) = server.accept().unwrap();
+    let mut heard = [0; 6];
+    stream.read_exact(&mut heard).unwrap();
+    assert_eq!(&heard, b"hello\n");
+    stream.write_all(b"and goodbye").unwrap();
+    drop(stream);
+    let output = asked.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(output.stdout, b"and goodbye");
+    guest.check();
+
+    let refused = guest.run(&["--vm", "uml", "--network"], &["ls"]);
+    assert_eq!(refused.status.code(), Some(125));
+    assert!(stderr(&refused).contains("no network"));
 }

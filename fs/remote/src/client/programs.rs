@@ -48,6 +48,14 @@ impl Client {
         self.connection.call(call, done)
     }
 
+    /// Sets the machine's network up, for programs.
+    ///
+    /// # Errors
+    /// `Unsupported` when it has none.
+    pub fn connect_network(&self) -> Result<()> {
+        self.connection.call(Call::new(Request::Connect), done)
+    }
+
     /// Starts a program with this root directory. What is known of the filesystems there may be wrong
     /// from then on: programs change files without telling.
     ///

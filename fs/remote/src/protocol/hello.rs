@@ -48,7 +48,7 @@ pub struct Hello {
 
 impl Hello {
     /// The protocol's version: whoever has another one can't be spoken with.
-    pub const VERSION: u32 = 5;
+    pub const VERSION: u32 = 6;
 
     /// That of this version.
     pub fn new(about: About, has_area: bool) -> Self {

@@ -88,6 +88,8 @@ pub enum Request<'a> {
         /// The signal's number.
         signal: i32,
     },
+    /// Sets the machine's network up, if it has one.
+    Connect,
 }
 
 /// One call of a filesystem, as the methods of `FsRead` and `FsWrite` are, or several of them in one

@@ -137,6 +137,7 @@ impl State<'_> {
                     self.at(&to, |to| self.machine.bind(&from, &to))
                 })
                 .map(done),
+            Request::Connect => self.machine.connect().map(done),
             Request::Start { root, program } => {
                 check_program(&program)?;
                 let start = || self.at(&root, |root| self.machine.start(&root, &program));

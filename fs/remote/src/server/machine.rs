@@ -53,6 +53,17 @@ pub trait Machine: Sync {
         Err(no_programs())
     }
 
+    /// Sets the network up, for programs.
+    ///
+    /// # Errors
+    /// `Unsupported` by a machine that has none; what setting it up meets.
+    fn connect(&self) -> Result<()> {
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "this machine has no network",
+        ))
+    }
+
     /// Ends all programs and starts no more, so that the filesystems can be unmounted; what was
     /// [bound](Self::bind) is gone, too.
     fn end_programs(&self) {}
