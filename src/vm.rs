@@ -27,6 +27,7 @@ pub mod tools;
 mod tree;
 mod uml;
 mod verdict;
+mod watch;
 
 pub use appliance::Appliance;
 pub use backend::Kind;

@@ -1,5 +1,6 @@
 //! A running machine.
 
+use std::fmt::Write as _;
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Weak};
@@ -16,7 +17,8 @@ use super::kinds::{self, Mounting};
 use super::pool::Pool;
 use super::process::Process;
 use super::run_dir::RunDir;
-use super::start;
+use super::watch::Watch;
+use super::{VmOptions, start};
 use crate::export::vhost_user::{self, BlockDevice, Options, Served};
 use crate::{Error, ErrorKind, Result, Wanted};
 
@@ -115,6 +117,7 @@ fn mount_in_waiting(
 pub(super) struct Machine {
     pub(super) kind: Kind,
     pub(super) client: Client,
+    watch: Watch,
     process: Arc<Process>,
     disks: Vec<Disk>,
     /// How many bytes its kernel has said until the agent answered.
@@ -132,12 +135,12 @@ impl Machine {
     pub(super) fn start(
         kind: Kind,
         prepared: &dyn Prepared,
-        memory_mib: u32,
+        options: &VmOptions,
         disks: &[Disk],
         deadline: Duration,
     ) -> Result<Self> {
         let began = Instant::now();
-        let dir = RunDir::with_room_for(memory_mib)?;
+        let dir = RunDir::with_room_for(options.memory_mib)?;
         let area = Arc::new(Area::default());
         let area_disk = Arc::new(area::disk(&area));
         // Behind the others, for which names are kept free.
@@ -160,8 +163,10 @@ impl Machine {
         tracing::debug!(backend = %kind, milliseconds = began.elapsed().as_millis(), "it answers");
         // Everything in it is open now: should this process be killed, nothing is left behind.
         drop(dir);
+        let watch = Watch::start(client.clone(), Arc::clone(&process), options.call_deadline)?;
         let machine = Self {
             kind,
+            watch,
             client,
             said: process.said(),
             process,
@@ -230,7 +235,7 @@ impl Machine {
         // Whoever still has the filesystem keeps neither alive: it may be closed by then.
         let process = Arc::downgrade(&self.process);
         let disks: Vec<_> = self.disks.iter().map(Arc::downgrade).collect();
-        let kind = self.kind;
+        let (kind, hung) = (self.kind, self.watch.hung());
         move || {
             let process = process.upgrade()?;
             process.wait(OBITUARY);
@@ -240,6 +245,11 @@ impl Machine {
                 process.kill(); // What it says makes no sense, so it is of no use.
                 format!("the microVM ({kind}) broke off")
             };
+            if let Some(deadline) = hung.get() {
+                let seconds = deadline.as_secs_f32();
+                // Writing to a string does not fail.
+                let _ = write!(text, "; it had not answered for {seconds} s");
+            }
             let failed = |disk: &Weak<BlockDevice>| disk.upgrade()?.first_error();
             if let Some(error) = disks.iter().find_map(failed) {
                 text.push_str("; before that, its disk failed: ");

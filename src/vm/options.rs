@@ -52,6 +52,9 @@ pub struct VmOptions {
     pub memory_mib: u32,
     /// How long a machine may take until it answers; `None` for what is usual for its backend.
     pub deadline: Option<Duration>,
+    /// How long a call may take before the machine is taken for one that hangs, and killed: its filesystem is as after
+    /// a power cut then. Programs may take as long as they like.
+    pub call_deadline: Duration,
     /// How many booted machines that have never mounted anything are kept waiting for the next image, so that to
     /// mount it takes milliseconds. Each takes some 40 MiB.
     pub pool: u8,
@@ -64,6 +67,8 @@ impl VmOptions {
     /// Enough for the metadata of filesystems of any size in practice: with less than 128 MiB a kernel
     /// that makes thousands of files runs out of memory.
     pub const DEFAULT_MEMORY_MIB: u32 = 256;
+    /// More than it takes to write all that a machine's memory holds to the slowest of disks.
+    pub const DEFAULT_CALL_DEADLINE: Duration = Duration::from_mins(10);
 }
 
 impl Default for VmOptions {
@@ -74,6 +79,7 @@ impl Default for VmOptions {
             kernel: None,
             memory_mib: Self::DEFAULT_MEMORY_MIB,
             deadline: None,
+            call_deadline: Self::DEFAULT_CALL_DEADLINE,
             pool: 0,
             network: false,
         }

@@ -80,7 +80,7 @@ fn start_way(
         return Err(Error::new(ErrorKind::Unsupported, why).with_hint(hint));
     }
     let deadline = options.deadline.unwrap_or(way.deadline());
-    let started = Machine::start(kind, way, options.memory_mib, disks, deadline);
+    let started = Machine::start(kind, way, options, disks, deadline);
     match &started {
         Ok(_) => verdicts.worked(kind, &files),
         Err(error) => {

@@ -86,6 +86,13 @@ impl Client {
         &self.about
     }
 
+    /// The numbers of the requests that wait for their answers, each of which is given once: one that is among them
+    /// again and again is not answered. Those that wait for a program, which may do nothing for ever, are left
+    /// out.
+    pub fn waiting_requests(&self) -> Vec<u64> {
+        self.connection.waiting()
+    }
+
     /// Who is asked, once, why the stream ended: whoever owns the other end knows best (`the microVM
     /// was killed (signal 9)`). It should also see to it that nothing more comes over the stream.
     pub fn on_lost(&self, explain: impl Fn() -> Option<String> + Send + Sync + 'static) {

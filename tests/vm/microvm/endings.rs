@@ -6,10 +6,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use diskfs::vfs::{NewAttributes, NewKind, SyncFile};
+use diskfs::vm::{Choice, Kind, MicroVm, VmOptions};
 use diskfs::{Disk, OpenOptions, WriteOptions};
 use diskfs_fixtures::{Workshop, run};
+use rustix::process::{Signal, kill_process};
 
-use super::{appliance, at, check, command, micro_vm, open, require_all};
+use super::{appliance, at, check, command, diskfs, micro_vm, open, require_all};
 
 fn xfs(shop: &Workshop) -> std::path::PathBuf {
     let image = shop.sparse_file("xfs.img", 320 << 20).unwrap();
@@ -150,4 +152,42 @@ fn an_ordinary_user_needs_nothing_more() {
     let mut said = String::new();
     (&output.stderr[..]).read_to_string(&mut said).unwrap();
     assert!(output.status.success(), "{said}");
+}
+
+#[test]
+fn one_that_hangs_is_killed_when_the_time_of_a_call_is_over() {
+    let Some(appliance) = appliance() else { return };
+    let Some(()) = require_all(&["mkfs.xfs", "xfs_repair"]) else {
+        return;
+    };
+    let shop = Workshop::new().unwrap();
+    let (image, own) = (xfs(&shop), own_appliance(&shop, &appliance));
+    let disk = Disk::open_writable(&image, &OpenOptions::default()).unwrap();
+    disk.set_fallback(std::sync::Arc::new(MicroVm::new(VmOptions {
+        appliance: Some(own.clone()),
+        choice: Choice::Only(Kind::Uml),
+        call_deadline: Duration::from_secs(1),
+        ..VmOptions::default()
+    })));
+    let filesystem = disk.writable_filesystem(&WriteOptions::default()).unwrap();
+    let fs = filesystem.as_fs();
+    let attributes = NewAttributes::for_root(0o644);
+    for machine in machines(&own) {
+        kill_process(machine, Signal::STOP).unwrap();
+    }
+    let began = Instant::now();
+    let error = fs
+        .create(fs.root(), b"never", NewKind::Regular, &attributes)
+        .unwrap_err();
+    assert!(began.elapsed() >= Duration::from_secs(1));
+    assert!(
+        error.to_string().contains("not answered for 1 s"),
+        "{error}"
+    );
+    assert!(filesystem.close().is_err());
+    drop(filesystem);
+    disk.close().unwrap();
+    assert_eq!(machines(&own), []);
+    diskfs(&appliance, &["touch".as_ref(), &at(&image, "/after")]);
+    check("xfs_repair", &["-n"], &image);
 }

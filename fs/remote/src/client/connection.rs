@@ -110,6 +110,8 @@ struct Slot {
     is_waiting: bool,
     /// Whether its thread sleeps until it is woken.
     is_asleep: bool,
+    /// Whether its answer may take for ever.
+    is_endless: bool,
     /// How much may come behind the answer.
     bulk_limit: usize,
     answer: Option<Owned>,
@@ -192,7 +194,7 @@ impl Connection {
             data,
             into,
         } = call;
-        let ticket = self.take_slot(into.len())?;
+        let ticket = self.take_slot(into.len(), request.waits_for_a_program())?;
         let answered = self
             .send(ticket, &request, data)
             .and_then(|()| self.receive(ticket, into));
@@ -208,6 +210,18 @@ impl Connection {
         taken.map_err(|violation| self.broken(&violation))
     }
 
+    /// The numbers of the requests that wait, without those that may for ever.
+    pub(super) fn waiting(&self) -> Vec<u64> {
+        let state = lock(&self.state);
+        let slots = state.slots.iter().enumerate();
+        let waiting = slots.filter(|(_, slot)| slot.is_waiting && !slot.is_endless);
+        let tickets = waiting.map(|(index, slot)| Ticket {
+            index,
+            turn: slot.turn,
+        });
+        tickets.map(Ticket::number).collect()
+    }
+
     /// Gives the connection up: the agent does what it must not.
     pub(super) fn broken(&self, violation: &Violation) -> Error {
         self.lose(&io::Error::new(
@@ -216,7 +230,7 @@ impl Connection {
         ))
     }
 
-    fn take_slot(&self, bulk_limit: usize) -> Result<Ticket> {
+    fn take_slot(&self, bulk_limit: usize, is_endless: bool) -> Result<Ticket> {
         let mut state = lock(&self.state);
         loop {
             if let Some(reason) = &state.lost {
@@ -228,6 +242,7 @@ impl Connection {
                 slot.turn = slot.turn.wrapping_add(1);
                 slot.is_waiting = true;
                 slot.bulk_limit = bulk_limit;
+                slot.is_endless = is_endless;
                 return Ok(Ticket {
                     index,
                     turn: slot.turn,

@@ -92,6 +92,13 @@ pub enum Request<'a> {
     Connect,
 }
 
+impl Request<'_> {
+    /// Whether it waits until a program wants it to end.
+    pub const fn waits_for_a_program(&self) -> bool {
+        matches!(self, Self::Input { .. } | Self::Output { .. })
+    }
+}
+
 /// One call of a filesystem, as the methods of `FsRead` and `FsWrite` are, or several of them in one
 /// go. Variants are added at the end.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]

@@ -142,7 +142,7 @@ impl<R: Read + Send, W: Write + Send> Server<'_, R, W> {
                 if ends {
                     source.ending = Some(Ok(Ending::ShutDown));
                 }
-                if waits_for_a_program(&request) {
+                if request.waits_for_a_program() {
                     scratch.message = message;
                     let scratch = std::mem::take(&mut scratch);
                     scope.spawn(move || self.answer_alone(&head, scratch));
@@ -178,11 +178,6 @@ impl<R: Read + Send, W: Write + Send> Server<'_, R, W> {
             self.state.filesystems.unmount_all().ok();
         }
     }
-}
-
-/// Whether a request waits until somebody else wants it to end.
-fn waits_for_a_program(request: &Request<'_>) -> bool {
-    matches!(request, Request::Input { .. } | Request::Output { .. })
 }
 
 /// Whether a request waits for nothing but, at worst, one read of the device.
