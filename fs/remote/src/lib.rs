@@ -57,3 +57,5 @@
 pub mod client;
 pub mod protocol;
 pub mod server;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

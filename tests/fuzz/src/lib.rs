@@ -28,6 +28,7 @@ mod lvm;
 mod md;
 pub mod mutate;
 mod persistent;
+mod remote;
 pub mod seeds;
 mod sparse;
 mod tables;
@@ -69,11 +70,13 @@ pub enum Target {
     Iso9660,
     /// An exFAT filesystem, with right checksums: its whole tree and contents, then changes.
     Exfat,
+    /// The answers of a microVM's agent: all that is asked of a filesystem there.
+    Remote,
 }
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Probe,
         Self::ProbeContent,
         Self::Qcow2,
@@ -88,6 +91,7 @@ impl Target {
         Self::Fat,
         Self::Iso9660,
         Self::Exfat,
+        Self::Remote,
     ];
 
     /// The name, as `cargo fuzz` has it.
@@ -107,6 +111,7 @@ impl Target {
             Self::Fat => "fat",
             Self::Iso9660 => "iso9660",
             Self::Exfat => "exfat",
+            Self::Remote => "remote",
         }
     }
 
@@ -127,6 +132,7 @@ impl Target {
             Self::Fat => fat::all(device),
             Self::Iso9660 => iso9660::walk(device),
             Self::Exfat => exfat::all(device),
+            Self::Remote => remote::session(device),
         }
     }
 
@@ -145,7 +151,8 @@ impl Target {
             | Self::Mbr
             | Self::Lvm
             | Self::Md
-            | Self::Luks => {
+            | Self::Luks
+            | Self::Remote => {
                 self.run(device);
             }
         }
@@ -228,4 +235,9 @@ pub fn iso9660(data: &[u8]) {
 /// [`Target::Exfat`] on an input.
 pub fn exfat(data: &[u8]) {
     Target::Exfat.run(&device(data));
+}
+
+/// [`Target::Remote`] on an input.
+pub fn remote(data: &[u8]) {
+    Target::Remote.run(&device(data));
 }

@@ -1,0 +1,215 @@
+//! An agent that answers whatever it likes to what a client asks.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use diskfs_block::BlockRead;
+use diskfs_remote::client::Client;
+use diskfs_remote::protocol::{About, Frame, Hello, MAX_BULK, MAX_MESSAGE};
+use diskfs_remote::server::{Machine, MountRequest, Served, serve};
+use diskfs_remote::testing::ask_everything;
+use diskfs_vfs::testing::WritableMemoryFs;
+
+use crate::Sparse;
+
+/// The answer comes from this thread, or not at all.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// More than a session takes.
+const MAX_INPUT_BYTES: u64 = 1 << 20;
+
+/// The length of a frame's head, and where the number of the request is in it.
+const HEAD_BYTES: usize = 16;
+const NUMBER_AT: usize = 8;
+
+/// A session with an agent whose answers are the input: pairs of a message and what comes behind it, each with its
+/// length (u32, little-endian) before it. They are put into right frames.
+pub(crate) fn session(device: &Arc<dyn BlockRead>) {
+    let len = device.size_bytes().min(MAX_INPUT_BYTES);
+    let mut input = vec![0; usize::try_from(len).unwrap_or_default()];
+    if device.read_at(0, &mut input).is_err() {
+        return;
+    }
+    let line = Arc::new(Mutex::new(Line {
+        input,
+        ..Line::default()
+    }));
+    let agent = Agent(line);
+    if let Ok(client) = Client::connect(agent.clone(), agent, DEADLINE) {
+        ask_everything(&client);
+    }
+}
+
+/// Both directions of the stream.
+#[derive(Debug, Clone)]
+struct Agent(Arc<Mutex<Line>>);
+
+#[derive(Debug, Default)]
+struct Line {
+    input: Vec<u8>,
+    at: usize,
+    /// What was asked, as far as it is not answered.
+    asked: Vec<u8>,
+    /// What is on its way to the client.
+    answer: Vec<u8>,
+    has_said_hello: bool,
+}
+
+impl Line {
+    /// The number of the next request, when all of it is there.
+    fn next_request(&mut self) -> Option<u64> {
+        let total = u32::from_le_bytes(*self.asked.first_chunk()?);
+        let number = self.asked.get(NUMBER_AT..HEAD_BYTES)?.try_into().ok()?;
+        let total = usize::try_from(total).ok()?;
+        if self.asked.len() < total {
+            return None;
+        }
+        self.asked.drain(..total);
+        Some(u64::from_le_bytes(number))
+    }
+
+    /// The next piece of the input.
+    fn piece(&mut self, at_most: usize) -> Option<Vec<u8>> {
+        let rest = self.input.get(self.at..)?;
+        let len = usize::try_from(u32::from_le_bytes(*rest.first_chunk()?)).ok()?;
+        let len = len.min(at_most);
+        let piece = rest.get(4..)?.get(..len)?.to_vec();
+        self.at += 4 + len;
+        Some(piece)
+    }
+
+    /// The next answer; `None` when there is none any more.
+    fn next_answer(&mut self) -> Option<Vec<u8>> {
+        let number = self.next_request()?;
+        if !self.has_said_hello {
+            self.has_said_hello = true;
+            let mut hello = Frame::default();
+            hello
+                .fill(number, &Hello::new(About::default(), false), 0)
+                .ok()?;
+            return Some(hello.bytes().to_vec());
+        }
+        let message = self.piece(MAX_MESSAGE)?;
+        let bulk = self.piece(MAX_BULK)?;
+        let total = u32::try_from(HEAD_BYTES + message.len() + bulk.len()).ok()?;
+        let message_len = u32::try_from(message.len()).ok()?;
+        let mut answer = total.to_le_bytes().to_vec();
+        answer.extend(message_len.to_le_bytes());
+        answer.extend(number.to_le_bytes());
+        answer.extend(message);
+        answer.extend(bulk);
+        Some(answer)
+    }
+}
+
+impl Agent {
+    fn lock(&self) -> MutexGuard<'_, Line> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Read for Agent {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let mut line = self.lock();
+        if line.answer.is_empty() {
+            line.answer = line.next_answer().unwrap_or_default();
+        }
+        let len = line.answer.len().min(buf.len());
+        for (to, from) in buf.iter_mut().zip(line.answer.drain(..len)) {
+            *to = from;
+        }
+        Ok(len)
+    }
+}
+
+impl Write for Agent {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.lock().asked.extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What a genuine agent answers to all that is asked.
+pub(crate) fn seed() -> Sparse {
+    let answers = record().unwrap_or_default();
+    let mut input = Vec::new();
+    let mut rest = answers.as_slice();
+    let mut is_hello = true;
+    while let Some((message, bulk, behind)) = split(rest) {
+        if !is_hello {
+            for piece in [message, bulk] {
+                input.extend(u32::try_from(piece.len()).unwrap_or_default().to_le_bytes());
+                input.extend(piece);
+            }
+        }
+        (is_hello, rest) = (false, behind);
+    }
+    let mut seed = Sparse::zeroes(u64::try_from(input.len()).unwrap_or_default());
+    seed.write(0, &input);
+    seed
+}
+
+/// The first frame's message and bulk, and what is behind it.
+fn split(frames: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let total = usize::try_from(u32::from_le_bytes(*frames.first_chunk()?)).ok()?;
+    let message_len = u32::from_le_bytes(frames.get(4..8)?.try_into().ok()?);
+    let (frame, behind) = frames.split_at_checked(total)?;
+    let (message, bulk) = frame
+        .get(HEAD_BYTES..)?
+        .split_at_checked(usize::try_from(message_len).ok()?)?;
+    Some((message, bulk, behind))
+}
+
+/// All that a genuine agent says in a session.
+fn record() -> io::Result<Vec<u8>> {
+    struct Memory;
+    impl Machine for Memory {
+        fn mount(&self, _: &MountRequest) -> diskfs_vfs::Result<Arc<dyn Served>> {
+            Ok(Arc::new(WritableMemoryFs::new()))
+        }
+    }
+
+    let (here, there) = UnixStream::pair()?;
+    let server = thread::spawn(move || serve(there.try_clone()?, there, &Memory));
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let recorder = Recorder(here.try_clone()?, Arc::clone(&heard));
+    let client = Client::connect(recorder, here, DEADLINE).map_err(io::Error::other)?;
+    ask_everything(&client);
+    client.shut_down().map_err(io::Error::other)?;
+    // It has nothing to tell that was not heard.
+    server.join().ok();
+    let heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(heard.clone())
+}
+
+/// Keeps what it reads.
+struct Recorder(UnixStream, Arc<Mutex<Vec<u8>>>);
+
+impl Read for Recorder {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let len = self.0.read(buf)?;
+        let mut heard = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.extend(buf.get(..len).unwrap_or_default());
+        Ok(len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seed_is_a_whole_session() {
+        let seed = seed();
+        assert!(seed.size_bytes() > 1000);
+        let device: Arc<dyn BlockRead> = Arc::new(seed);
+        session(&device);
+    }
+}
