@@ -8,7 +8,7 @@ use std::thread;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
-use diskfs::vm::appliance::{Appliance, BuildQemu, BuildTools, BuildUml, cache_dir};
+use diskfs::vm::appliance::{Appliance, BuildQemu, BuildTools, BuildUml, QemuFiles, cache_dir};
 use diskfs::vm::{Choice, Kind, Trial};
 use diskfs::{Error, ErrorKind, Result};
 
@@ -272,6 +272,7 @@ fn show(args: &VmArgs, session: &mut Session) -> Result<()> {
     };
     add("uml", appliance.uml());
     add("qemu", appliance.qemu().map(|files| files.kernel));
+    add("qemu saved", appliance.qemu().and_then(saved));
     add("tools", appliance.tools());
     let places = appliance
         .places()
@@ -282,6 +283,15 @@ fn show(args: &VmArgs, session: &mut Session) -> Result<()> {
     let told: Map<String, Value> = told.into_iter().collect();
     let told = json!({ "kernels": told, "places": places });
     report(session, "appliance", &lines.join("\n"), told)
+}
+
+/// The saved machine, if there is one.
+fn saved(files: QemuFiles) -> Result<PathBuf> {
+    if files.saved.is_file() {
+        return Ok(files.saved);
+    }
+    let hint = "`diskfs appliance build qemu` makes one, where QEMU is installed";
+    Err(Error::new(ErrorKind::NotFound, "no saved machine").with_hint(hint))
 }
 
 fn test(args: &VmArgs, session: &mut Session) -> Result<()> {

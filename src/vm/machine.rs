@@ -163,7 +163,7 @@ impl Machine {
         tracing::debug!(backend = %kind, milliseconds = began.elapsed().as_millis(), "it answers");
         // Everything in it is open now: should this process be killed, nothing is left behind.
         drop(dir);
-        let watch = Watch::start(client.clone(), Arc::clone(&process), options.call_deadline)?;
+        let watch = Watch::start(client.clone(), &process, options.call_deadline)?;
         let machine = Self {
             kind,
             watch,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use diskfs_remote::client::Client;
@@ -15,12 +15,17 @@ use super::process::Process;
 /// that its machine is not taken for the one that did not answer.
 const LOOKS: u32 = 8;
 
+/// And not more often than this.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+
 /// Looks after a machine until it is dropped.
 #[derive(Debug)]
 pub(super) struct Watch {
     /// For how long it had not answered, when it was killed for that.
     hung: Arc<OnceLock<Duration>>,
-    _alive: mpsc::SyncSender<()>,
+    /// Dropped, the thread ends.
+    alive: Option<mpsc::SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Watch {
@@ -30,35 +35,52 @@ impl Watch {
     /// When no thread can be started.
     pub(super) fn start(
         client: Client,
-        process: Arc<Process>,
+        process: &Arc<Process>,
         deadline: Duration,
     ) -> io::Result<Self> {
         let hung = Arc::new(OnceLock::new());
         let (alive, dropped) = mpsc::sync_channel(0);
         let tell = Arc::clone(&hung);
-        thread::Builder::new()
+        // Whose end it does not put off.
+        let process = Arc::downgrade(process);
+        let thread = thread::Builder::new()
             .name("microvm watch".to_owned())
             .spawn(move || {
-                let pause = deadline.checked_div(LOOKS).unwrap_or_default();
+                let pause = deadline
+                    .checked_div(LOOKS)
+                    .unwrap_or_default()
+                    .max(SHORTEST_PAUSE);
                 let mut seen = HashMap::new();
                 while dropped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                     seen = look(&client, &seen);
                     if seen.values().any(|&looks| looks > LOOKS) {
                         tell.get_or_init(|| deadline);
-                        process.kill();
+                        if let Some(process) = process.upgrade() {
+                            process.kill();
+                        }
                         return;
                     }
                 }
             })?;
         Ok(Self {
             hung,
-            _alive: alive,
+            alive: Some(alive),
+            thread: Some(thread),
         })
     }
 
     /// For how long it had not answered, once it was killed for that.
     pub(super) fn hung(&self) -> Arc<OnceLock<Duration>> {
         Arc::clone(&self.hung)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.alive = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // It has nothing to tell.
+        }
     }
 }
 
