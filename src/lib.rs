@@ -56,6 +56,7 @@ pub mod export;
 mod file;
 mod filesystem;
 pub mod guest;
+pub mod inspect;
 mod stack;
 #[cfg(feature = "vhost-user")]
 mod vhost_user;

@@ -69,6 +69,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-ext4",
             "diskfs-fat",
             "diskfs-iso9660",
+            "diskfs-remote",
         ],
     ),
     (
@@ -93,6 +94,8 @@ const SOURCES_MAY_USE: &[(&str, &[&str])] = &[
     ("src/export/vhost_user", &["diskfs_block"]),
     ("src/vhost_user", &[]),
     ("src/vm/console", &[]),
+    // A guest's files are all that it sees.
+    ("src/inspect", &["diskfs_vfs", "crate::Filesystem"]),
 ];
 
 /// What a part of the root package could name: the other members and the root's own modules.

@@ -29,6 +29,7 @@ mod fork;
 mod hash;
 mod help;
 mod info;
+mod inspect;
 mod into_dir;
 mod key;
 mod ln;
@@ -132,6 +133,7 @@ pub(crate) enum ProgressMode {
 #[derive(Debug, Subcommand)]
 enum Command {
     Info(info::Info),
+    Inspect(inspect::Inspect),
     Df(df::Df),
     Ls(ls::Ls),
     Tree(tree::Tree),
@@ -185,6 +187,7 @@ impl Command {
     fn name(&self) -> &'static str {
         match self {
             Self::Info(_) => "info",
+            Self::Inspect(_) => "inspect",
             Self::Df(_) => "df",
             Self::Ls(_) => "ls",
             Self::Tree(_) => "tree",
@@ -238,6 +241,7 @@ impl Command {
     fn run(&self, session: &mut Session) -> Result<()> {
         match self {
             Self::Info(args) => info::run(args, session),
+            Self::Inspect(args) => inspect::run(args, session),
             Self::Df(args) => df::run(args, session),
             Self::Ls(args) => ls::run(args, session),
             Self::Tree(args) => tree::run(args, session),

@@ -88,6 +88,40 @@ fn explain_tells_where_each_volume_is_and_why() {
 }
 
 #[test]
+fn inspect_tells_what_the_guest_is_and_where_that_stands() {
+    let disk = with_data();
+    for (file, text) in [
+        ("etc/hostname", "host-1\n"),
+        (
+            "etc/passwd",
+            "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n",
+        ),
+        ("etc/shadow", "root:*:1::::::\nann::1::::::\n"),
+    ] {
+        fs::write(disk.directory().join("new"), text).unwrap();
+        diskfs(&disk, &["cp", "new", &format!("guest.raw:/{file}")]).text();
+    }
+    let text = diskfs(&disk, &["inspect", "--sources", "guest.raw"]).text();
+    for line in [
+        "operating system 1 on vg-0/my-root",
+        "debian 12",
+        "/etc/hostname:1",
+        "root (password locked), ann (no password needed)",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    let json = diskfs(&disk, &["inspect", "--json", "guest.raw"]).json();
+    let system = &json["systems"][0];
+    assert_eq!(system["type"], "linux");
+    assert_eq!(system["hostname"], "host-1");
+    assert_eq!(system["users"][1]["password"], "empty");
+    assert!(system.get("sources").is_none());
+    let (code, stderr) = diskfs(&image("ext4-default"), &["inspect", "ext4-default"]).failure();
+    assert_eq!(code, 3, "{stderr}");
+    assert!(stderr.contains("no operating system"), "{stderr}");
+}
+
+#[test]
 fn what_a_guest_calls_itself_controls_no_terminal() {
     let disk = image("guest.raw");
     fs::write(

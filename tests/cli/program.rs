@@ -12,6 +12,7 @@ fn every_command_has_help_and_a_page() {
     diskfs_in(directory.path(), &["man", "man1"]).bytes();
     let commands = [
         "info",
+        "inspect",
         "df",
         "ls",
         "tree",

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result, ensure};
+use diskfs::inspect::Report;
 use diskfs_fixtures::{Mount, Tree, require, require_root, run};
 use rustix::fs::{FlockOperation, flock};
 
@@ -251,4 +252,34 @@ fn debian_in_compressed_qcow2() {
 #[test]
 fn debian_as_an_overlay() {
     compare("overlay.qcow2");
+}
+
+/// Beside what dpkg says of a copy of its own database.
+#[test]
+fn debian_has_the_packages_that_dpkg_lists() {
+    let Some(debian) = debian().filter(|_| require("dpkg-query").is_some()) else {
+        return;
+    };
+    let tree = filesystem(&debian.directory.join("plain.qcow2"));
+    let report = Report::of(&tree);
+    assert_eq!(report.problems, []);
+    assert_eq!(report.release.distribution.as_deref(), Some("debian"));
+    assert_eq!(report.architecture.as_deref(), Some("x86_64"));
+    let database = tempfile::tempdir().unwrap();
+    let status = tree.read("/var/lib/dpkg/status").unwrap();
+    fs::write(database.path().join("status"), status).unwrap();
+    let place = format!("--admindir={}", database.path().display());
+    let format = "--showformat=${db:Status-Status} ${Package} ${Version} ${Architecture}\n";
+    let listed = run("dpkg-query", [&place, "--show", format]).unwrap();
+    let mut listed: Vec<&str> = listed
+        .lines()
+        .filter_map(|line| line.strip_prefix("installed "))
+        .collect();
+    listed.sort_unstable();
+    let installed = report.packages.installed.unwrap().into_iter();
+    let found = installed.map(|it| format!("{} {} {}", it.name, it.version, it.architecture));
+    let mut found: Vec<String> = found.collect();
+    found.sort_unstable();
+    assert!(found.len() > 100);
+    assert_eq!(found, listed);
 }

@@ -1,0 +1,153 @@
+//! What is on a guest that does not run: which system it is, what is installed, who can log in.
+//!
+//! All of it is read from the guest's own files through [`FsRead`](crate::vfs::FsRead), so that it is the same for every
+//! filesystem and image. Nothing of the guest is run, and nothing is written. What can't be read is an answer less and a
+//! [`Problem`] more, and never a failure: a guest with broken parts still has the rest.
+//!
+//! Files are hostile: a symlink leads nowhere but into the guest, what is no regular file is not opened, and no file is
+//! read beyond what one of its kind could hold.
+
+mod accounts;
+mod architecture;
+mod files;
+mod host;
+mod kernels;
+mod packages;
+mod release;
+#[cfg(test)]
+mod testing;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+pub use accounts::{Group, Password, User};
+pub use files::{Problem, Source};
+pub use kernels::Kernel;
+pub use packages::{Package, Packages};
+pub use release::Release;
+
+use crate::Filesystem;
+use files::Files;
+
+/// What there is to know of a guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Which operating system it is.
+    #[serde(flatten)]
+    pub release: Release,
+    /// The architecture of its programs, as uname(1) calls it: `x86_64`.
+    pub architecture: Option<String>,
+    /// The host's name.
+    pub hostname: Option<String>,
+    /// The machine's ID (machine-id(5)).
+    pub machine_id: Option<String>,
+    /// The time zone, as `Europe/Berlin`.
+    pub timezone: Option<String>,
+    /// The locale, as `de_DE.UTF-8`.
+    pub locale: Option<String>,
+    /// The kernels that it has.
+    pub kernels: Vec<Kernel>,
+    /// Its users.
+    pub users: Vec<User>,
+    /// Its groups.
+    pub groups: Vec<Group>,
+    /// Its packages.
+    pub packages: Packages,
+    /// Where each answer came from, by its name here.
+    pub sources: BTreeMap<&'static str, Vec<Source>>,
+    /// What could not be read, and why.
+    pub problems: Vec<Problem>,
+}
+
+impl Report {
+    /// Looks at a guest's tree, as [`guest::System::filesystem`](crate::guest::System::filesystem) has it.
+    pub fn of(tree: &Filesystem) -> Self {
+        let files = Files::new(tree);
+        let report = Self {
+            release: release::of(&files),
+            architecture: architecture::of(&files),
+            hostname: host::name(&files),
+            machine_id: host::machine_id(&files),
+            timezone: host::timezone(&files),
+            locale: host::locale(&files),
+            kernels: kernels::of(&files),
+            users: accounts::users(&files),
+            groups: accounts::groups(&files),
+            packages: packages::of(&files),
+            sources: BTreeMap::new(),
+            problems: Vec::new(),
+        };
+        let (sources, problems) = files.finish();
+        Self {
+            sources,
+            problems,
+            ..report
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use diskfs_vfs::FileType;
+    use diskfs_vfs::testing::MemoryFs;
+
+    use super::*;
+
+    #[test]
+    fn each_answer_says_where_it_came_from() {
+        let tree = testing::guest(&[
+            ("/etc/os-release", "NAME=x\nID=alpine\nVERSION_ID=3.19.1\n"),
+            ("/etc/hostname", "# name\nalp\n"),
+            ("/etc/timezone", "UTC\n"),
+        ]);
+        let report = Report::of(&tree);
+        assert_eq!(report.hostname.as_deref(), Some("alp"));
+        let source = |file: &str, line| Source {
+            file: file.to_owned(),
+            line: Some(line),
+        };
+        assert_eq!(report.sources["hostname"], [source("/etc/hostname", 2)]);
+        assert_eq!(
+            report.sources["distribution"],
+            [source("/etc/os-release", 2)]
+        );
+        assert_eq!(report.timezone.as_deref(), Some("UTC"));
+        assert_eq!(report.problems, []);
+    }
+
+    #[test]
+    fn hostile_files_cost_one_answer_each() {
+        let mut tree = MemoryFs::new();
+        for dir in ["/etc", "/bin", "/var/lib/dpkg"] {
+            tree.dir(dir);
+        }
+        tree.special("/etc/os-release", FileType::Fifo, None);
+        tree.special("/etc/passwd", FileType::CharacterDevice, None);
+        tree.symlink("/etc/hostname", "/etc/HOSTNAME");
+        tree.symlink("/etc/HOSTNAME", "/etc/hostname");
+        tree.sparse_file("/etc/machine-id", &[], 1 << 40);
+        tree.sparse_file("/var/lib/dpkg/status", &[], 10 << 30);
+        tree.symlink(
+            "/etc/localtime",
+            "../../../../usr/share/zoneinfo/Asia/Tokyo",
+        );
+        tree.file("/etc/group", &[0xff; 5000]);
+        let report = Report::of(&testing::of(tree));
+        let broken: Vec<&str> = report.problems.iter().map(|it| &*it.file).collect();
+        for file in [
+            "/etc/os-release",
+            "/etc/passwd",
+            "/etc/hostname",
+            "/etc/machine-id",
+            "/var/lib/dpkg/status",
+            "/etc/group",
+        ] {
+            assert!(broken.contains(&file), "{file}: {:?}", report.problems);
+        }
+        assert_eq!(report.timezone.as_deref(), Some("Asia/Tokyo"));
+        assert_eq!(report.packages.format, Some("deb"));
+        assert_eq!(report.packages.installed, None);
+        assert_eq!(report.users, []);
+    }
+}

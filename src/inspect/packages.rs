@@ -1,0 +1,138 @@
+//! What is installed, as the guest's own databases of packages have it.
+
+mod apk;
+mod dpkg;
+mod pacman;
+
+use serde::Serialize;
+
+use super::files::Files;
+
+/// More than a database takes that has all packages of a distribution.
+const LIMIT_BYTES: u64 = 64 << 20;
+
+/// More than any distribution has.
+const MAX_PACKAGES: usize = 200_000;
+
+/// A package that is installed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Package {
+    /// The name.
+    pub name: String,
+    /// The whole version, as the package manager has it.
+    pub version: String,
+    /// The architecture that it is for.
+    pub architecture: String,
+}
+
+/// How a guest's packages are managed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Packages {
+    /// What packages are: `deb`, `rpm`, `apk`, `pacman`.
+    pub format: Option<&'static str>,
+    /// What installs them: `apt`, `dnf`, `yum`, `zypper`, `apk`, `pacman`.
+    pub manager: Option<&'static str>,
+    /// Those that are installed, by name; `None` where the database could not be read.
+    pub installed: Option<Vec<Package>>,
+}
+
+/// Where rpm has its databases, of which this program reads none yet.
+const RPM: [&str; 3] = ["/usr/lib/sysimage/rpm", "/var/lib/rpm", "/usr/share/rpm"];
+
+/// What installs packages of rpm, the newest first.
+const RPM_MANAGERS: [(&str, &str); 5] = [
+    ("/usr/bin/zypper", "zypper"),
+    ("/usr/bin/dnf5", "dnf"),
+    ("/usr/bin/dnf", "dnf"),
+    ("/usr/bin/yum", "yum"),
+    ("/usr/bin/microdnf", "dnf"),
+];
+
+/// A reader of one sort of database: `None` where there is none.
+type Read = fn(&Files<'_>) -> Option<Result<Vec<Package>, ()>>;
+
+/// The packages.
+pub(super) fn of(files: &Files<'_>) -> Packages {
+    let databases: [(&'static str, &'static str, Read); 3] = [
+        ("deb", "apt", dpkg::installed),
+        ("apk", "apk", apk::installed),
+        ("pacman", "pacman", pacman::installed),
+    ];
+    for (format, manager, read) in databases {
+        if let Some(installed) = read(files) {
+            let installed = installed.ok().map(sorted);
+            if installed
+                .as_ref()
+                .is_some_and(|all| all.len() >= MAX_PACKAGES)
+            {
+                let reason = format!("packages beyond the {MAX_PACKAGES}th are left out");
+                files.complain(format, reason);
+            }
+            return Packages {
+                format: Some(format),
+                manager: Some(manager),
+                installed,
+            };
+        }
+    }
+    rpm(files).unwrap_or_default()
+}
+
+fn sorted(mut packages: Vec<Package>) -> Vec<Package> {
+    packages.sort();
+    packages
+}
+
+fn rpm(files: &Files<'_>) -> Option<Packages> {
+    let database = RPM.into_iter().find(|dir| files.exists(dir))?;
+    files.complain(database, "databases of rpm are not read yet");
+    let mut managers = RPM_MANAGERS.iter();
+    let manager = managers.find(|(program, _)| files.exists(program));
+    Some(Packages {
+        format: Some("rpm"),
+        manager: manager.map(|(_, name)| *name),
+        installed: None,
+    })
+}
+
+/// The fields of a paragraph of a file of them.
+#[derive(Debug, Default)]
+struct Paragraph<'t> {
+    name: Option<&'t str>,
+    version: Option<&'t str>,
+    architecture: Option<&'t str>,
+    is_installed: bool,
+}
+
+impl Paragraph<'_> {
+    fn package(&self) -> Option<Package> {
+        let name = self.name.filter(|_| self.is_installed)?;
+        Some(Package {
+            name: name.to_owned(),
+            version: self.version.unwrap_or_default().to_owned(),
+            architecture: self.architecture.unwrap_or_default().to_owned(),
+        })
+    }
+}
+
+/// The packages of a file whose paragraphs an empty line ends; `take` takes a line.
+fn paragraphs<'t>(
+    text: &'t str,
+    begin: impl Fn() -> Paragraph<'t>,
+    take: impl Fn(&mut Paragraph<'t>, &'t str),
+) -> Vec<Package> {
+    let mut packages = Vec::new();
+    let mut paragraph = begin();
+    for line in text.lines().chain([""]) {
+        if packages.len() >= MAX_PACKAGES {
+            break;
+        }
+        if line.is_empty() {
+            packages.extend(paragraph.package());
+            paragraph = begin();
+        } else {
+            take(&mut paragraph, line);
+        }
+    }
+    packages
+}

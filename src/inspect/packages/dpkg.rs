@@ -1,0 +1,84 @@
+//! dpkg's database: deb-status in dpkg(1), deb822(5).
+
+use super::{LIMIT_BYTES, MAX_PACKAGES, Package, Paragraph, paragraphs};
+use crate::inspect::files::Files;
+
+const STATUS: &str = "/var/lib/dpkg/status";
+
+/// Images without dpkg itself have a file a package instead.
+const STATUS_DIR: &str = "/var/lib/dpkg/status.d";
+
+pub(super) fn installed(files: &Files<'_>) -> Option<Result<Vec<Package>, ()>> {
+    if files.exists(STATUS) {
+        let Some(status) = files.bytes(STATUS, LIMIT_BYTES) else {
+            return Some(Err(()));
+        };
+        files.came_from("packages", STATUS, None);
+        return Some(Ok(parse(
+            &String::from_utf8_lossy(&status),
+            Begins::Unknown,
+        )));
+    }
+    if !files.exists(STATUS_DIR) {
+        return None;
+    }
+    files.came_from("packages", STATUS_DIR, None);
+    let names = files.names(STATUS_DIR);
+    // Sums of their files are beside them.
+    let names = names
+        .iter()
+        .filter(|name| !name.ends_with(".md5sums"))
+        .take(MAX_PACKAGES);
+    let packages = names.filter_map(|name| files.text(&format!("{STATUS_DIR}/{name}")));
+    Some(Ok(packages
+        .flat_map(|text| parse(&text, Begins::Installed))
+        .collect()))
+}
+
+/// What a package is of which nothing is said.
+#[derive(Clone, Copy)]
+enum Begins {
+    Unknown,
+    Installed,
+}
+
+fn parse(text: &str, begins: Begins) -> Vec<Package> {
+    let begin = || Paragraph {
+        is_installed: matches!(begins, Begins::Installed),
+        ..Paragraph::default()
+    };
+    paragraphs(text, begin, |paragraph, line| {
+        // Lines that go on with a field begin with a blank.
+        let Some((field, value)) = line.split_once(':') else {
+            return;
+        };
+        let value = value.trim();
+        match field {
+            "Package" => paragraph.name = Some(value),
+            "Version" => paragraph.version = Some(value),
+            "Architecture" => paragraph.architecture = Some(value),
+            "Status" => paragraph.is_installed = value.ends_with(" installed"),
+            _ => {}
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_installed() {
+        let status = "Package: a\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1:2.0-1\nDescription: x\n Package: no\n\nPackage: gone\nStatus: deinstall ok config-files\nVersion: 1\n\nPackage: half\nStatus: install ok half-installed\nVersion: 1\n\nPackage: b\nStatus: hold ok installed\nVersion: 3\nArchitecture: all";
+        let found = parse(status, Begins::Unknown);
+        let names: Vec<_> = found
+            .iter()
+            .map(|it| (&*it.name, &*it.version, &*it.architecture))
+            .collect();
+        assert_eq!(names, [("a", "1:2.0-1", "amd64"), ("b", "3", "all")]);
+        assert_eq!(
+            parse("Package: base-files\nVersion: 12\n", Begins::Installed).len(),
+            1
+        );
+    }
+}
