@@ -16,7 +16,7 @@ use super::show::json as document;
 use super::show::name::message;
 use super::show::table::{Align, lay_out};
 
-/// Show what the guests on an image are: system, packages, users, kernels
+/// Show which systems are on an image, and what they have
 ///
 /// All is read from the guest's own files: nothing of it is run, no virtual machine is started for what diskfs reads
 /// itself, and nothing is written. What can't be read is told, and the rest is shown.
