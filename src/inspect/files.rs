@@ -3,12 +3,16 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use diskfs_vfs::{DirEntry, Follow};
 use serde::Serialize;
 
 use crate::{ErrorKind, Filesystem};
 
 /// More than any file of settings: what is larger is none.
 pub(super) const SETTINGS_BYTES: u64 = 1 << 20;
+
+/// More than any directory has that a question is answered from.
+const MAX_ENTRIES: usize = 100_000;
 
 /// Where an answer came from.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -63,13 +67,28 @@ impl<'a> Files<'a> {
 
     /// The names in a directory, in their order; none when there is none.
     pub(super) fn names(&self, path: &str) -> Vec<String> {
-        let entries = self.keep_problem(path, self.filesystem.read_dir(path));
-        let entries = entries.into_iter().flatten();
+        let entries = self.keep_problem(path, self.entries(path));
+        let entries = entries.unwrap_or_default();
+        if entries.len() >= MAX_ENTRIES {
+            let reason = format!("entries beyond the {MAX_ENTRIES}th are left out");
+            self.complain(path, reason);
+        }
         // Programs of the guest would not find others.
-        let names = entries.filter_map(|entry| String::from_utf8(entry.name).ok());
-        let mut names: Vec<String> = names.collect();
+        let names = entries
+            .into_iter()
+            .map(|entry| String::from_utf8(entry.name));
+        let names = names.filter_map(Result::ok);
+        let mut names: Vec<String> = names.filter(|name| name != "." && name != "..").collect();
         names.sort();
         names
+    }
+
+    fn entries(&self, path: &str) -> crate::Result<Vec<DirEntry>> {
+        let in_image = |error| self.filesystem.in_image(error);
+        let dir = self.filesystem.resolve(path, Follow::All)?;
+        let entries = self.filesystem.as_fs().read_dir(dir, 0);
+        let entries = entries.map_err(in_image)?.take(MAX_ENTRIES);
+        entries.map(|entry| entry.map_err(in_image)).collect()
     }
 
     /// Whether there is something.

@@ -66,6 +66,7 @@ fn parse(text: &str, begins: Begins) -> Vec<Package> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inspect::testing::guest;
 
     #[test]
     fn only_what_is_installed() {
@@ -80,5 +81,20 @@ mod tests {
             parse("Package: base-files\nVersion: 12\n", Begins::Installed).len(),
             1
         );
+    }
+
+    #[test]
+    fn images_without_dpkg_have_a_file_a_package() {
+        let tree = guest(&[
+            (
+                "/var/lib/dpkg/status.d/tzdata",
+                "Package: tzdata\nVersion: 2024a-0\nArchitecture: all\n",
+            ),
+            ("/var/lib/dpkg/status.d/tzdata.md5sums", "0  usr/share/x\n"),
+        ]);
+        let files = Files::new(&tree);
+        let found = installed(&files).unwrap().unwrap();
+        assert_eq!((found.len(), &*found[0].version), (1, "2024a-0"));
+        assert_eq!(files.finish().1, []);
     }
 }

@@ -34,6 +34,7 @@ fn parse(text: &str) -> Option<Package> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inspect::testing::guest;
 
     #[test]
     fn values_follow_their_names() {
@@ -43,5 +44,25 @@ mod tests {
             ("bash", "5.2.026-2", "x86_64")
         );
         assert_eq!(parse("%NAME%\nbash\n"), None);
+    }
+
+    #[test]
+    fn each_directory_is_a_package() {
+        let tree = guest(&[
+            ("/var/lib/pacman/local/ALPM_DB_VERSION", "9\n"),
+            (
+                "/var/lib/pacman/local/b-2-1/desc",
+                "%NAME%\nb\n\n%VERSION%\n2-1\n",
+            ),
+            (
+                "/var/lib/pacman/local/a-1-1/desc",
+                "%NAME%\na\n\n%VERSION%\n1-1\n",
+            ),
+        ]);
+        let files = Files::new(&tree);
+        let names = installed(&files).unwrap().unwrap().into_iter();
+        let names: Vec<String> = names.map(|package| package.name).collect();
+        assert_eq!(names, ["a", "b"]);
+        assert_eq!(files.finish().1, []);
     }
 }
