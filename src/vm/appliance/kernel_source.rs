@@ -46,15 +46,25 @@ fn version_in_name(name: &OsStr) -> Option<(u32, u32)> {
 }
 
 /// Unpacks `source` (a tar archive, or a Debian package that holds one) into `tree`, unless it is
-/// there from an earlier build.
+/// there from an earlier build. One that was interrupted leaves none.
 pub(super) fn unpack(source: &Path, tree: &Path) -> Result<()> {
-    if tree.join("Kbuild").exists() {
+    if tree.exists() {
         return Ok(());
     }
-    std::fs::create_dir_all(tree)?;
-    if source.extension() != Some(OsStr::new("deb")) {
-        return unpack_tar(source, tree);
+    let unfinished = tree.with_extension("unfinished");
+    if unfinished.exists() {
+        std::fs::remove_dir_all(&unfinished)?;
     }
+    std::fs::create_dir_all(&unfinished)?;
+    if source.extension() == Some(OsStr::new("deb")) {
+        unpack_package(source, &unfinished)?;
+    } else {
+        unpack_tar(source, &unfinished)?;
+    }
+    Ok(std::fs::rename(&unfinished, tree)?)
+}
+
+fn unpack_package(source: &Path, tree: &Path) -> Result<()> {
     let package = tempfile::tempdir_in(tree)?;
     let mut dpkg = Command::new("dpkg-deb");
     run(dpkg.arg("-x").arg(source).arg(package.path()))?;
@@ -115,6 +125,24 @@ mod tests {
         assert!(version("linux-source-7.2.tar.xz") > version("linux-source-6.12.tar.xz"));
         assert_eq!(version("linux-config-7.2"), None);
         assert_eq!(version("linux-source-7.2"), None);
+    }
+
+    #[test]
+    fn a_tree_is_there_when_all_of_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let (tree, archive) = (dir.path().join("linux"), dir.path().join("source.tar"));
+        std::fs::write(&archive, "no archive").unwrap();
+        unpack(&archive, &tree).unwrap_err();
+        assert!(!tree.exists());
+        let source = dir.path().join("linux-7.2");
+        std::fs::create_dir(&source).unwrap();
+        std::fs::write(source.join("Kbuild"), "").unwrap();
+        let mut tar = Command::new("tar");
+        tar.arg("-cf").arg(&archive).arg("-C").arg(dir.path());
+        run(tar.arg("linux-7.2")).unwrap();
+        unpack(&archive, &tree).unwrap();
+        assert!(tree.join("Kbuild").exists());
+        assert!(!tree.with_extension("unfinished").exists());
     }
 
     #[test]
