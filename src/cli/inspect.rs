@@ -58,7 +58,10 @@ impl Guest {
 }
 
 pub(super) fn run(args: &Inspect, session: &mut Session) -> Result<()> {
-    let disk = session.disk(&args.image.split().image, &args.source)?;
+    let disk = session.disk(
+        &args.image.image_alone("systems are looked at")?,
+        &args.source,
+    )?;
     let guests = guests(args, &disk)?;
     session.warn_of(&disk);
     let mut out = stdout()?;

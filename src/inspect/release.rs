@@ -53,7 +53,6 @@ const RELEASE_FILES: [(&str, &str); 16] = [
 pub(super) fn of(files: &Files<'_>) -> Release {
     let found = from_os_release(files)
         .or_else(|| from_lsb_release(files))
-        .or_else(|| from_openwrt(files))
         .or_else(|| from_cirros(files))
         .or_else(|| from_release_file(files))
         .or_else(|| from_freebsd(files));
@@ -64,11 +63,7 @@ fn from_os_release(files: &Files<'_>) -> Option<Release> {
     let (path, text) = OS_RELEASE
         .iter()
         .find_map(|path| Some((path, files.text(path)?)))?;
-    let field = |question: &'static str, name: &str| {
-        let (line, value) = assigned(&text, name)?;
-        files.came_from(question, path, Some(line));
-        Some(value)
-    };
+    let field = |question, name| field(files, path, &text, question, name);
     let distribution = field("distribution", "ID")?;
     let kind = match distribution.as_str() {
         "freebsd" => "freebsd",
@@ -111,38 +106,35 @@ fn more_exact(files: &Files<'_>, distribution: &str, version: Option<&str>) -> O
     Some(found)
 }
 
-/// Ubuntu, Mint and others before os-release: `lsb_release(1)`.
+/// Ubuntu, Mint and others before os-release (`lsb_release(1)`), and `OpenWrt`, whose file has the same names.
 fn from_lsb_release(files: &Files<'_>) -> Option<Release> {
-    const PATH: &str = "/etc/lsb-release";
-    let text = files.text(PATH)?;
-    let field = |question: &'static str, name: &str| {
-        let (line, value) = assigned(&text, name)?;
-        files.came_from(question, PATH, Some(line));
-        Some(value)
-    };
-    Some(Release {
-        kind: Some("linux"),
-        distribution: Some(field("distribution", "DISTRIB_ID")?.to_lowercase()),
-        version: field("version", "DISTRIB_RELEASE"),
-        code_name: field("code_name", "DISTRIB_CODENAME"),
-        product: field("product", "DISTRIB_DESCRIPTION"),
-        ..Release::default()
-    })
+    ["/etc/lsb-release", "/etc/openwrt_release"]
+        .iter()
+        .find_map(|path| {
+            let text = files.text(path)?;
+            let field = |question, name| field(files, path, &text, question, name);
+            Some(Release {
+                kind: Some("linux"),
+                distribution: Some(field("distribution", "DISTRIB_ID")?.to_lowercase()),
+                version: field("version", "DISTRIB_RELEASE"),
+                code_name: field("code_name", "DISTRIB_CODENAME"),
+                product: field("product", "DISTRIB_DESCRIPTION"),
+                ..Release::default()
+            })
+        })
 }
 
-fn from_openwrt(files: &Files<'_>) -> Option<Release> {
-    const PATH: &str = "/etc/openwrt_release";
-    let text = files.text(PATH)?;
-    let field = |name: &str| assigned(&text, name).map(|(_, value)| value);
-    files.came_from("distribution", PATH, None);
-    Some(Release {
-        kind: Some("linux"),
-        distribution: Some(field("DISTRIB_ID")?.to_lowercase()),
-        version: field("DISTRIB_RELEASE"),
-        code_name: field("DISTRIB_CODENAME"),
-        product: field("DISTRIB_DESCRIPTION"),
-        ..Release::default()
-    })
+/// The value of a name in a file's text, which answers a question.
+fn field(
+    files: &Files<'_>,
+    path: &str,
+    text: &str,
+    question: &'static str,
+    name: &str,
+) -> Option<String> {
+    let (line, value) = assigned(text, name)?;
+    files.came_from(question, path, Some(line));
+    Some(value)
 }
 
 fn from_cirros(files: &Files<'_>) -> Option<Release> {
