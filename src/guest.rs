@@ -8,7 +8,7 @@ mod crypttab;
 mod device;
 mod entry;
 mod explain;
-mod fstab;
+pub(crate) mod fstab;
 mod gpt_auto;
 mod mount_unit;
 mod os_release;

@@ -8,24 +8,50 @@
 //! read beyond what one of its kind could hold.
 
 mod accounts;
+mod activity;
 mod architecture;
+mod boot;
+mod cloud_init;
+mod cron;
+mod drivers;
 mod files;
+mod guest_agent;
 mod host;
+mod ini;
 mod kernels;
+mod mounts;
+mod network;
 mod packages;
 mod release;
+mod selinux;
+mod services;
+mod ssh;
+mod sudoers;
 #[cfg(test)]
 mod testing;
+mod yaml;
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 pub use accounts::{Group, Password, User};
+pub use activity::Activity;
+pub use boot::{Boot, Entry, Firmware};
+pub use cloud_init::CloudInit;
+pub use cron::CronJob;
+pub use drivers::DriverPlace;
 pub use files::{Problem, Source};
+pub use guest_agent::GuestAgent;
 pub use kernels::Kernel;
+pub use mounts::Mount;
+pub use network::{Interface, Network, Route};
 pub use packages::{Package, Packages};
 pub use release::Release;
+pub use selinux::Selinux;
+pub use services::{Service, State};
+pub use ssh::{AuthorizedKey, PublicKey, Ssh};
+pub use sudoers::SudoRule;
 
 use crate::Filesystem;
 use files::Files;
@@ -46,12 +72,34 @@ pub struct Report {
     pub timezone: Option<String>,
     /// The locale, as `de_DE.UTF-8`.
     pub locale: Option<String>,
+    /// How it is started.
+    pub boot: Boot,
     /// The kernels that it has.
     pub kernels: Vec<Kernel>,
+    /// What it mounts when it starts.
+    pub mounts: Vec<Mount>,
     /// Its users.
     pub users: Vec<User>,
     /// Its groups.
     pub groups: Vec<Group>,
+    /// Who may act as whom.
+    pub sudoers: Vec<SudoRule>,
+    /// Its SSH server.
+    pub ssh: Ssh,
+    /// How its network is set up.
+    pub network: Network,
+    /// What it starts by itself.
+    pub services: Vec<Service>,
+    /// What it runs at set times.
+    pub cron: Vec<CronJob>,
+    /// cloud-init, where it has it.
+    pub cloud_init: Option<CloudInit>,
+    /// QEMU's guest agent, where it has it.
+    pub guest_agent: Option<GuestAgent>,
+    /// How it uses `SELinux`, where it says so.
+    pub selinux: Option<Selinux>,
+    /// When it last ran.
+    pub activity: Activity,
     /// Its packages.
     pub packages: Packages,
     /// Where each answer came from, by its name here.
@@ -60,10 +108,22 @@ pub struct Report {
     pub problems: Vec<Problem>,
 }
 
+/// How deep it is looked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Depth {
+    /// Files of settings and databases.
+    #[default]
+    Files,
+    /// Kernels' first filesystems, too, which have to be unpacked for that: some 100 ms each.
+    Initramfs,
+}
+
 impl Report {
     /// Looks at a guest's tree, as [`guest::System::filesystem`](crate::guest::System::filesystem) has it.
-    pub fn of(tree: &Filesystem) -> Self {
+    pub fn of(tree: &Filesystem, depth: Depth) -> Self {
         let files = Files::new(tree);
+        let users = accounts::users(&files);
+        let packages = packages::of(&files);
         let report = Self {
             release: release::of(&files),
             architecture: architecture::of(&files),
@@ -71,14 +131,28 @@ impl Report {
             machine_id: host::machine_id(&files),
             timezone: host::timezone(&files),
             locale: host::locale(&files),
-            kernels: kernels::of(&files),
-            users: accounts::users(&files),
+            boot: boot::of(&files),
+            kernels: kernels::of(&files, depth),
+            mounts: mounts::of(&files),
             groups: accounts::groups(&files),
-            packages: packages::of(&files),
+            sudoers: sudoers::of(&files),
+            ssh: ssh::of(&files, &users),
+            network: network::of(&files),
+            services: services::of(&files),
+            cron: cron::of(&files),
+            cloud_init: cloud_init::of(&files, &packages),
+            guest_agent: guest_agent::of(&files, &packages),
+            selinux: selinux::of(&files),
+            activity: activity::of(&files),
+            users,
+            packages,
             sources: BTreeMap::new(),
             problems: Vec::new(),
         };
-        let (sources, problems) = files.finish();
+        let (mut sources, problems) = files.finish();
+        for places in sources.values_mut() {
+            places.dedup();
+        }
         Self {
             sources,
             problems,
@@ -101,7 +175,7 @@ mod tests {
             ("/etc/hostname", "# name\nalp\n"),
             ("/etc/timezone", "UTC\n"),
         ]);
-        let report = Report::of(&tree);
+        let report = Report::of(&tree, Depth::Files);
         assert_eq!(report.hostname.as_deref(), Some("alp"));
         let source = |file: &str, line| Source {
             file: file.to_owned(),
@@ -133,7 +207,7 @@ mod tests {
             "../../../../usr/share/zoneinfo/Asia/Tokyo",
         );
         tree.file("/etc/group", &[0xff; 5000]);
-        let report = Report::of(&testing::of(tree));
+        let report = Report::of(&testing::of(tree), Depth::Files);
         let broken: Vec<&str> = report.problems.iter().map(|it| &*it.file).collect();
         for file in [
             "/etc/os-release",

@@ -57,7 +57,10 @@ mod file;
 mod filesystem;
 pub mod guest;
 pub mod inspect;
+mod shell;
 mod stack;
+pub mod time;
+mod unpack;
 #[cfg(feature = "vhost-user")]
 mod vhost_user;
 #[cfg(feature = "microvm")]

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use diskfs::guest;
-use diskfs::inspect::{Password, Report, User};
+use diskfs::inspect::{Depth, Password, Report, User};
 use diskfs::{Disk, Error, ErrorKind, Filesystem, Result};
 
 use super::operand::Operand;
@@ -34,12 +34,26 @@ pub(super) struct Inspect {
     #[arg(long)]
     packages: bool,
 
+    /// Unpack kernels' first filesystems, too, to tell which drivers are in them
+    #[arg(long)]
+    initramfs: bool,
+
     /// Say where each answer came from: file and line
     #[arg(long)]
     sources: bool,
 
     #[command(flatten)]
     source: SourceArgs,
+}
+
+impl Inspect {
+    fn depth(&self) -> Depth {
+        if self.initramfs {
+            Depth::Initramfs
+        } else {
+            Depth::Files
+        }
+    }
 }
 
 /// A guest, and what there is to say of it.
@@ -49,10 +63,10 @@ struct Guest {
 }
 
 impl Guest {
-    fn of(tree: &Filesystem) -> Self {
+    fn of(tree: &Filesystem, depth: Depth) -> Self {
         Self {
             volume: tree.volume().to_owned(),
-            report: Report::of(tree),
+            report: Report::of(tree, depth),
         }
     }
 }
@@ -81,7 +95,7 @@ pub(super) fn run(args: &Inspect, session: &mut Session) -> Result<()> {
 
 fn guests(args: &Inspect, disk: &Disk) -> Result<Vec<Guest>> {
     if let Some(volume) = args.source.volume.volume(disk)? {
-        return Ok(vec![Guest::of(&volume.filesystem()?)]);
+        return Ok(vec![Guest::of(&volume.filesystem()?, args.depth())]);
     }
     let systems = match args.source.volume.os {
         Some(number) => guest::meant(disk, Some(number))?.into_iter().collect(),
@@ -94,7 +108,7 @@ fn guests(args: &Inspect, disk: &Disk) -> Result<Vec<Guest>> {
     }
     let trees = systems
         .iter()
-        .map(|system| Ok(Guest::of(&system.filesystem()?)));
+        .map(|system| Ok(Guest::of(&system.filesystem()?, args.depth())));
     trees.collect()
 }
 

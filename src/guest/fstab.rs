@@ -3,7 +3,7 @@
 use super::entry::{MountEntry, Origin, options};
 
 /// The entries, in their order. A line with fewer than two fields is none.
-pub(super) fn parse(text: &[u8]) -> Vec<MountEntry> {
+pub(crate) fn parse(text: &[u8]) -> Vec<MountEntry> {
     let lines = text.split(|&byte| byte == b'\n').zip(1..);
     lines
         .filter_map(|(line, number)| entry(line, number))

@@ -1,6 +1,7 @@
 //! `/etc/os-release`, as os-release(5) has it.
 
 use crate::Filesystem;
+use crate::shell::assignments;
 
 const MAX_BYTES: u64 = 64 << 10;
 
@@ -32,9 +33,8 @@ impl OsRelease {
     fn parse(text: &[u8]) -> Self {
         let mut found = Self::default();
         let text = String::from_utf8_lossy(text);
-        for (name, value) in text.lines().filter_map(|line| line.split_once('=')) {
-            let value = unquote(value.trim());
-            match name.trim() {
+        for (_, name, value) in assignments(&text) {
+            match name {
                 "ID" => found.id = value,
                 "VERSION_ID" => found.version_id = value,
                 "PRETTY_NAME" => found.pretty_name = value,
@@ -54,19 +54,6 @@ impl OsRelease {
             (id, version) => format!("{id}-{version}"),
         }
     }
-}
-
-/// Takes a shell's quotes away.
-fn unquote(value: &str) -> String {
-    let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
-    let inner = quote.and_then(|quote| value.strip_prefix(quote)?.strip_suffix(quote));
-    let mut plain = String::new();
-    let mut chars = inner.unwrap_or(value).chars();
-    while let Some(c) = chars.next() {
-        let escaped = c == '\\' && quote != Some('\'');
-        plain.extend(if escaped { chars.next() } else { Some(c) });
-    }
-    plain
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The guest's files, as far as questions are answered from them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use diskfs_vfs::{DirEntry, Follow};
+use diskfs_vfs::{DirEntry, FileType, Follow};
 use serde::Serialize;
 
 use crate::{ErrorKind, Filesystem};
@@ -38,6 +38,14 @@ pub(super) struct Files<'a> {
     filesystem: &'a Filesystem,
     sources: RefCell<BTreeMap<&'static str, Vec<Source>>>,
     problems: RefCell<Vec<Problem>>,
+    left: Cell<Budget>,
+}
+
+/// What may still be read of a guest: directories of a hundred thousand files of a mebibyte each would never end.
+#[derive(Debug, Clone, Copy)]
+struct Budget {
+    files: u32,
+    bytes: u64,
 }
 
 impl<'a> Files<'a> {
@@ -46,6 +54,10 @@ impl<'a> Files<'a> {
             filesystem,
             sources: RefCell::default(),
             problems: RefCell::default(),
+            left: Cell::new(Budget {
+                files: 50_000,
+                bytes: 512 << 20,
+            }),
         }
     }
 
@@ -56,7 +68,24 @@ impl<'a> Files<'a> {
     /// The contents of a file of at most so many bytes; `None` when there is none, or it can't be read, which
     /// is kept.
     pub(super) fn bytes(&self, path: &str, limit_bytes: u64) -> Option<Vec<u8>> {
-        self.keep_problem(path, self.filesystem.read_at_most(path, limit_bytes))
+        let left = self.left.get();
+        if left.files == 0 || left.bytes == 0 {
+            return None;
+        }
+        let limit_bytes = limit_bytes.min(left.bytes);
+        let bytes = self.keep_problem(path, self.filesystem.read_at_most(path, limit_bytes))?;
+        let left = Budget {
+            files: left.files - 1,
+            bytes: left.bytes.saturating_sub(bytes.len() as u64),
+        };
+        if left.files == 0 || left.bytes == 0 {
+            self.complain(
+                path,
+                "more is not read: the guest has too many files of settings",
+            );
+        }
+        self.left.set(left);
+        Some(bytes)
     }
 
     /// The text of a file of settings. What is no UTF-8 in it becomes U+FFFD.
@@ -97,6 +126,19 @@ impl<'a> Files<'a> {
         self.keep_problem(path, exists).unwrap_or(false)
     }
 
+    /// Whether there is a regular file, behind whatever links.
+    pub(super) fn is_file(&self, path: &str) -> bool {
+        let metadata = self.filesystem.metadata(path);
+        metadata.is_ok_and(|metadata| metadata.file_type == FileType::Regular)
+    }
+
+    /// When the contents of a regular file were last changed, in seconds since 1970.
+    pub(super) fn changed_seconds(&self, path: &str) -> Option<i64> {
+        let metadata = self.filesystem.metadata(path).ok()?;
+        let is_file = metadata.file_type == FileType::Regular;
+        is_file.then_some(metadata.modified.seconds)
+    }
+
     /// The target of a symlink.
     pub(super) fn link(&self, path: &str) -> Option<String> {
         let target = self.filesystem.read_link(path).ok()?;
@@ -135,46 +177,5 @@ impl<'a> Files<'a> {
     /// What came from where, and what went wrong.
     pub(super) fn finish(self) -> (BTreeMap<&'static str, Vec<Source>>, Vec<Problem>) {
         (self.sources.into_inner(), self.problems.into_inner())
-    }
-}
-
-/// Lines with their numbers from 1, without those that are empty or begin with `#`, and without blanks around
-/// them.
-pub(super) fn settings(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let lines = (1..).zip(text.lines().map(str::trim));
-    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
-}
-
-/// The value that a shell's assignment gives to a name, and its line; the last one counts.
-pub(super) fn assigned(text: &str, name: &str) -> Option<(usize, String)> {
-    let values = settings(text).filter_map(|(number, line)| {
-        let line = line.strip_prefix("export ").unwrap_or(line);
-        let (found, value) = line.split_once('=')?;
-        (found.trim() == name).then(|| (number, unquote(value.trim())))
-    });
-    values.last().filter(|(_, value)| !value.is_empty())
-}
-
-/// Takes quotes around a value away.
-fn unquote(value: &str) -> String {
-    let quoted = ['"', '\''].into_iter().find_map(|quote| {
-        let rest = value.strip_prefix(quote)?;
-        rest.split_once(quote).map(|(inner, _)| inner)
-    });
-    let bare = || value.split_whitespace().next().unwrap_or_default();
-    quoted.unwrap_or_else(bare).to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn assignments_are_those_of_a_shell() {
-        let text = "# LANG=x\nLANG=C\n export LANG=\"de_DE.UTF-8\" # all\nTZ='A b'\nNONE=\n";
-        assert_eq!(assigned(text, "LANG"), Some((3, "de_DE.UTF-8".to_owned())));
-        assert_eq!(assigned(text, "TZ"), Some((4, "A b".to_owned())));
-        assert_eq!(assigned(text, "NONE"), None);
-        assert_eq!(assigned(text, "LAN"), None);
     }
 }

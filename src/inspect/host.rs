@@ -1,6 +1,7 @@
 //! What the guest calls itself, and where it is.
 
-use super::files::{Files, assigned, settings};
+use super::files::Files;
+use crate::shell::{assigned, settings};
 
 /// A longer name is none (hostname(7)).
 const HOSTNAME_MAX_BYTES: usize = 253;

@@ -1,7 +1,11 @@
 //! The kernels that the guest has.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
+use super::Depth;
+use super::drivers::{self, DriverPlace, initramfs};
 use super::files::Files;
 
 /// A kernel.
@@ -15,6 +19,9 @@ pub struct Kernel {
     pub initramfs: Option<String>,
     /// The directory of its modules, where there is one.
     pub modules: Option<String>,
+    /// The drivers that it has of those that virtual machines need, and where each is. What is in the first filesystem
+    /// is only told where that is read, too ([`Depth::Initramfs`]).
+    pub drivers: BTreeMap<&'static str, DriverPlace>,
 }
 
 /// What kernels' files are called before their versions.
@@ -33,7 +40,7 @@ const INITRAMFS: [(&str, &str); 5] = [
 const MODULES: [&str; 2] = ["/usr/lib/modules", "/lib/modules"];
 
 /// All kernels in `/boot`, by their versions' names.
-pub(super) fn of(files: &Files<'_>) -> Vec<Kernel> {
+pub(super) fn of(files: &Files<'_>, depth: Depth) -> Vec<Kernel> {
     const BOOT: &str = "/boot";
     let names = files.names(BOOT);
     let kernel = |name: &String| {
@@ -45,16 +52,35 @@ pub(super) fn of(files: &Files<'_>) -> Vec<Kernel> {
             .map(|(before, behind)| format!("{before}{version}{behind}"));
         let initramfs = beside.find(|name| names.binary_search(name).is_ok());
         let mut dirs = MODULES.iter().map(|dir| format!("{dir}/{version}"));
+        let initramfs = initramfs.map(|name| format!("{BOOT}/{name}"));
+        let modules = dirs.find(|dir| files.exists(dir));
+        let in_initramfs = match (depth, &initramfs) {
+            (Depth::Initramfs, Some(path)) => drivers_in(files, path),
+            _ => Vec::new(),
+        };
         Some(Kernel {
             version: version.to_owned(),
             path: format!("{BOOT}/{name}"),
-            initramfs: initramfs.map(|name| format!("{BOOT}/{name}")),
-            modules: dirs.find(|dir| files.exists(dir)),
+            drivers: drivers::of(files, modules.as_deref(), &in_initramfs),
+            initramfs,
+            modules,
         })
     };
     let found: Vec<Kernel> = names.iter().filter_map(kernel).collect();
     if !found.is_empty() {
         files.came_from("kernels", BOOT, None);
+    }
+    found
+}
+
+/// The drivers in a first filesystem.
+fn drivers_in(files: &Files<'_>, path: &str) -> Vec<&'static str> {
+    let mut found = Vec::new();
+    let image = files.filesystem().open(path);
+    let read = image
+        .and_then(|image| initramfs::each_path(image, |name| found.extend(drivers::driver(name))));
+    if let Err(error) = read {
+        files.complain(path, error.reason());
     }
     found
 }
@@ -75,7 +101,7 @@ mod tests {
             ("/boot/config-6.1.0-9-amd64", ""),
         ]);
         let files = Files::new(&filesystem);
-        let found = of(&files);
+        let found = of(&files, Depth::Files);
         assert_eq!(found.len(), 2);
         let debian = found
             .iter()

@@ -36,6 +36,15 @@ pub struct Packages {
     pub installed: Option<Vec<Package>>,
 }
 
+impl Packages {
+    /// The version of an installed package.
+    pub(super) fn version_of(&self, name: &str) -> Option<String> {
+        let mut installed = self.installed.iter().flatten();
+        let package = installed.find(|package| package.name == name)?;
+        Some(package.version.clone())
+    }
+}
+
 /// Where rpm has its databases, of which this program reads none yet.
 const RPM: [&str; 3] = ["/usr/lib/sysimage/rpm", "/var/lib/rpm", "/usr/share/rpm"];
 

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::files::{Files, assigned};
+use super::files::Files;
+use crate::shell::assigned;
 
 /// What an operating system says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

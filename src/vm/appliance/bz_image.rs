@@ -3,7 +3,7 @@
 
 use std::io::Read;
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, unpack};
 
 /// Of the header, from the image's start.
 const SETUP_SECTS: usize = 0x1f1;
@@ -74,21 +74,11 @@ fn payload(image: &[u8]) -> Option<&[u8]> {
 /// # Errors
 /// `Unsupported` for other ways, and for what unpacks to more than the limit; `Corrupt` for a broken stream.
 pub(super) fn decompress(bytes: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
+    if bytes.starts_with(b"\x7fELF") {
+        return Ok(bytes.to_vec());
+    }
     // What follows the stream (the unpacked size) is left alone.
-    let reader: Box<dyn Read + '_> = match bytes {
-        [0x1f, 0x8b, ..] => Box::new(flate2::read::GzDecoder::new(bytes)),
-        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Box::new(lzma_rust2::XzReader::new(bytes, false)),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
-            let decoder = zstd::Decoder::new(bytes);
-            Box::new(decoder.map_err(Error::from)?.single_frame())
-        }
-        [0x02, 0x21, 0x4c, 0x18, blocks @ ..] => return lz4_legacy(blocks, limit_bytes),
-        [0x7f, b'E', b'L', b'F', ..] => return Ok(bytes.to_vec()),
-        _ => {
-            let reason = "compressed in a way that is not known (gzip, xz, lz4 and zstd are)";
-            return Err(Error::new(ErrorKind::Unsupported, reason));
-        }
-    };
+    let reader = unpack::stream(bytes)?.ok_or_else(unpack::unknown)?;
     let mut unpacked = Vec::new();
     let one_more = limit_bytes.saturating_add(1);
     let read = reader.take(one_more).read_to_end(&mut unpacked);
@@ -103,27 +93,6 @@ fn check_len(unpacked: &[u8], limit_bytes: u64) -> Result<()> {
     }
     let reason = format!("unpacks to more than {} MiB", limit_bytes >> 20);
     Err(Error::new(ErrorKind::Unsupported, reason))
-}
-
-/// What a block of the legacy frame unpacks to at most (LZ4 frame format description, "Legacy frame").
-const LZ4_BLOCK_BYTES: usize = 8 << 20;
-
-/// Unpacks blocks, each behind its length, to the end: what is shorter than its length is something else.
-fn lz4_legacy(mut blocks: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
-    let mut unpacked = Vec::new();
-    while let Some((length, rest)) = blocks.split_first_chunk() {
-        let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
-        let Some((block, rest)) = rest.split_at_checked(length) else {
-            break;
-        };
-        let block = lz4_flex::block::decompress(block, LZ4_BLOCK_BYTES);
-        let block =
-            block.map_err(|e| Error::new(ErrorKind::Corrupt, format!("can't be unpacked: {e}")))?;
-        unpacked.extend_from_slice(&block);
-        blocks = rest;
-        check_len(&unpacked, limit_bytes)?;
-    }
-    Ok(unpacked)
 }
 
 #[cfg(test)]

@@ -1,0 +1,109 @@
+//! YAML, as netplan and cloud-init have their settings.
+//!
+//! The library bounds depth, nodes, anchors and what aliases grow to, and takes no file that a text names.
+
+use serde_json::{Map, Value};
+
+use super::files::Files;
+
+/// The document of a file; `None` where it makes no sense, which is told.
+pub(super) fn document(files: &Files<'_>, path: &str) -> Option<Value> {
+    let text = files.text(path)?;
+    match parse(&text) {
+        Ok(document) => Some(document),
+        Err(reason) => {
+            files.complain(path, reason);
+            None
+        }
+    }
+}
+
+/// The document of a text.
+pub(super) fn parse(text: &str) -> Result<Value, String> {
+    serde_saphyr::from_str(text).map_err(|error| {
+        // What follows the first line is the text itself.
+        let error = error.to_string();
+        error.lines().next().unwrap_or("no YAML").to_owned()
+    })
+}
+
+/// The mapping at a key, empty where there is none.
+pub(super) fn mapping<'v>(
+    value: &'v Value,
+    key: &str,
+) -> impl Iterator<Item = (&'v str, &'v Value)> {
+    let mapping = value.get(key).and_then(Value::as_object);
+    mapping
+        .into_iter()
+        .flat_map(Map::iter)
+        .map(|(key, value)| (key.as_str(), value))
+}
+
+/// The text at a key: numbers and truths stand for theirs.
+pub(super) fn text(value: &Value, key: &str) -> Option<String> {
+    value.get(key).and_then(scalar)
+}
+
+/// A scalar's text.
+pub(super) fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(truth) => Some(truth.to_string()),
+        _ => None,
+    }
+}
+
+/// The texts at a key: those of a sequence, or the one that stands there alone.
+pub(super) fn texts(value: &Value, key: &str) -> Vec<String> {
+    match value.get(key) {
+        Some(Value::Array(sequence)) => sequence.iter().filter_map(scalar).collect(),
+        Some(alone) => scalar(alone).into_iter().collect(),
+        None => Vec::new(),
+    }
+}
+
+/// The sequence at a key, empty where there is none.
+pub(super) fn sequence<'v>(value: &'v Value, key: &str) -> &'v [Value] {
+    let sequence = value.get(key).and_then(Value::as_array);
+    sequence.map(Vec::as_slice).unwrap_or_default()
+}
+
+/// Whether a key says yes, in any of the words of YAML 1.1.
+pub(super) fn is_true(value: &Value, key: &str) -> bool {
+    match value.get(key) {
+        Some(Value::Bool(truth)) => *truth,
+        Some(Value::String(word)) => {
+            matches!(&*word.to_ascii_lowercase(), "yes" | "true" | "on" | "y")
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_documents_are_refused_in_short() {
+        let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n".to_owned();
+        for level in 1..12 {
+            let before = format!("*a{}", level - 1);
+            bomb += &format!("a{level}: &a{level} [{}]\n", vec![before; 9].join(","));
+        }
+        let deep = "[".repeat(100_000);
+        for text in [bomb.as_str(), &deep, "a: 1\na: 2\n", "a: \"x", "\ta: 1"] {
+            let reason = parse(text).unwrap_err();
+            assert!(reason.len() < 200, "{reason}");
+        }
+    }
+
+    #[test]
+    fn words_of_truth() {
+        let document = parse("a: yes\nb: 'yes'\nc: off\nd: [1, x]\ne: 7\n").unwrap();
+        assert!(is_true(&document, "a") && is_true(&document, "b"));
+        assert!(!is_true(&document, "c") && !is_true(&document, "none"));
+        assert_eq!(texts(&document, "d"), ["1", "x"]);
+        assert_eq!(texts(&document, "e"), ["7"]);
+    }
+}
