@@ -69,6 +69,15 @@ pub fn rfc3339(time: Timestamp) -> String {
     )
 }
 
+/// `2026-11-21T02:12:27Z`, where fractions are not wanted.
+pub fn rfc3339_seconds(time: Timestamp) -> String {
+    let c = Calendar::new(time.seconds);
+    format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
+        c.year, c.month, c.day, c.hour, c.minute, c.second
+    )
+}
+
 /// `1763690000.123456789`, as `find -printf %T@` and pax have it; before 1970 the sign holds for
 /// the whole number.
 pub fn decimal(time: Timestamp) -> String {
