@@ -9,7 +9,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Look at an image", &["info", "inspect", "df"]),
     (
         "Look at its files",
-        &["ls", "tree", "find", "stat", "cat", "hash"],
+        &["ls", "tree", "find", "stat", "cat", "du", "hash"],
     ),
     (
         "Get files out of it, or into it",

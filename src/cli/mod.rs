@@ -17,8 +17,10 @@ mod cp;
 mod create;
 mod demo;
 mod df;
+mod du;
 mod each_file;
 mod edit;
+mod exclude;
 #[cfg(feature = "fuse")]
 mod explain;
 #[cfg(feature = "vhost-user")]
@@ -135,6 +137,7 @@ enum Command {
     Info(info::Info),
     Inspect(inspect::Inspect),
     Df(df::Df),
+    Du(du::Du),
     Ls(ls::Ls),
     Tree(tree::Tree),
     Find(find::Find),
@@ -189,6 +192,7 @@ impl Command {
             Self::Info(_) => "info",
             Self::Inspect(_) => "inspect",
             Self::Df(_) => "df",
+            Self::Du(_) => "du",
             Self::Ls(_) => "ls",
             Self::Tree(_) => "tree",
             Self::Find(_) => "find",
@@ -243,6 +247,7 @@ impl Command {
             Self::Info(args) => info::run(args, session),
             Self::Inspect(args) => inspect::run(args, session),
             Self::Df(args) => df::run(args, session),
+            Self::Du(args) => du::run(args, session),
             Self::Ls(args) => ls::run(args, session),
             Self::Tree(args) => tree::run(args, session),
             Self::Find(args) => find::run(args, session),

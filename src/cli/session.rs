@@ -179,6 +179,7 @@ impl Session {
             if let Some(filesystem) = self.filesystem(&place.image, args) {
                 located.push(Located {
                     typed: operand.as_os_str().as_encoded_bytes().to_vec(),
+                    image: place.image,
                     filesystem,
                     path: place.path.unwrap_or_else(|| b"/".to_vec()),
                 });
@@ -202,8 +203,18 @@ pub(crate) fn name_style(on_terminal: NameStyle) -> NameStyle {
 pub(crate) struct Located {
     /// The operand as it was typed.
     pub(crate) typed: Vec<u8>,
+    /// The image of it: two places are in one filesystem when it is the same.
+    pub(crate) image: OsString,
     pub(crate) filesystem: Filesystem,
     pub(crate) path: Vec<u8>,
+}
+
+/// A path of `place` as it is shown: with its image before it where `places` are in several.
+pub(crate) fn shown_path(places: &[Located], place: &Located, path: &[u8]) -> Vec<u8> {
+    if places.iter().all(|other| other.image == place.image) {
+        return path.to_vec();
+    }
+    [place.image.as_encoded_bytes(), b":", path].concat()
 }
 
 /// Standard output without Rust's line buffer, which looks for line ends in what may be gigabytes of

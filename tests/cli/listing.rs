@@ -167,6 +167,44 @@ fn find_takes_expressions() {
     assert_eq!(list["entries"][0]["path"], "/size-1");
 }
 
+/// `-xattr` finds the files that the kernel showed an attribute of such a name on, and no others.
+#[test]
+fn find_knows_attributes_and_long_names() {
+    let image = image("ext4-xattr");
+    let find = |words: &[&str]| {
+        let run = diskfs(&image, &[&["find", "ext4-xattr"], words].concat());
+        let bytes = run.bytes().strip_suffix(b"\0").unwrap_or_default();
+        let mut paths: Vec<String> = bytes.split(|byte| *byte == 0).map(escape).collect();
+        paths.sort();
+        paths
+    };
+    let expected = expected_tree("ext4-xattr");
+    for prefix in ["user.", "security.", "trusted."] {
+        let has = |name: &String| name.starts_with(prefix);
+        let with = expected.entries.iter().filter(|e| e.xattrs.keys().any(has));
+        let mut with: Vec<String> = with.map(|entry| entry.path.clone()).collect();
+        with.sort();
+        assert!(!with.is_empty(), "{prefix}: the fixture has none");
+        let pattern = format!("{prefix}*");
+        assert_eq!(
+            find(&["-xattr", &pattern, "-printf", "%P\\0"]),
+            with,
+            "{prefix}"
+        );
+    }
+    for (long, short) in [
+        ("--mode", "-perm"),
+        ("--owner", "-user"),
+        ("--size", "-size"),
+    ] {
+        let word = if long == "--size" { "+1" } else { "0" };
+        let word = if long == "--mode" { "-400" } else { word };
+        let found = find(&[short, word, "-print0"]);
+        assert!(!found.is_empty());
+        assert_eq!(find(&[long, word, "--print0"]), found);
+    }
+}
+
 #[test]
 fn ls_lists_in_order_and_long() {
     let demo = image("demo.qcow2");

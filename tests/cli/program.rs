@@ -19,6 +19,7 @@ fn every_command_has_help_and_a_page() {
         "find",
         "stat",
         "cat",
+        "du",
         "hash",
         "create",
         "mkfs",

@@ -148,6 +148,12 @@ pub trait FsRead: Debug + Send + Sync {
         self.statistics()
     }
 
+    /// Which of the filesystems that are shown as one the file is on: 0 is the root's.
+    fn mount_of(&self, inode: InodeNumber) -> usize {
+        let _ = inode;
+        0
+    }
+
     /// The runs of a file from the one that holds byte `offset` on (which is cut to begin there).
     /// Empty at the end of the file and past it.
     ///

@@ -271,6 +271,10 @@ impl FsRead for Recorder {
         self.fs.statistics()
     }
 
+    fn mount_of(&self, inode: InodeNumber) -> usize {
+        self.fs.mount_of(inode)
+    }
+
     fn extents_of(&self, inode: InodeNumber, offset: u64) -> Result<FileExtents<'_>> {
         self.fs.extents_of(inode, offset)
     }

@@ -243,7 +243,7 @@ impl Parser {
                 time: None,
             },
             b"-newermt" => Test::parse_newer_time(&self.argument(word)?)?,
-            b"-user" => Test::User {
+            b"-user" | b"-owner" => Test::User {
                 name: self.argument(word)?,
                 uid: None,
             },
@@ -255,7 +255,8 @@ impl Parser {
             b"-gid" => Test::Gid(self.number(word)?),
             b"-links" => Test::Links(self.number(word)?),
             b"-inum" => Test::Inode(self.number(word)?),
-            b"-perm" => Test::Permissions(Permissions::parse(&self.argument(word)?)?),
+            b"-perm" | b"-mode" => Test::Permissions(Permissions::parse(&self.argument(word)?)?),
+            b"-xattr" => Test::Xattr(pattern(self, Case::Sensitive)?),
             _ => return Err(unknown(word)),
         })
     }
@@ -328,6 +329,7 @@ mod tests {
             "( -name a -o -name b ) ! -type d -print0",
             "-maxdepth 2 -mindepth 1 -size +10k -mtime -7",
             "-perm /6000 -user root -newer /etc/fstab",
+            "--mode /6000 --owner root --xattr security.*",
             "-path /proc -prune -o -printf %p\\n",
         ] {
             assert!(parse(words).is_ok(), "{words}");
@@ -345,6 +347,7 @@ mod tests {
             "-size x",
             "-type q",
             "-perm 9",
+            "-xattr",
             "! ",
             "-maxdepth -1",
             "-printf %Q",

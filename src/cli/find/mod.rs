@@ -29,16 +29,18 @@ use printf::Found;
   -name, -iname, -path, -ipath PATTERN   -type f,d,l,b,c,p,s      -size [+-]N[ckMG]
   -mtime, -mmin, -ctime, -cmin [+-]N     -newer /PATH             -newermt SECONDS
   -user, -group NAME or N   -uid, -gid [+-]N   -perm [-/]MODE     -links, -inum [+-]N
+  -xattr PATTERN: has an extended attribute of such a name, as 'security.*'
   -empty  -maxdepth N  -mindepth N  -true  -false  -prune
   ! EXPR (-not)   EXPR -a EXPR (-and)   EXPR -o EXPR (-or)   ( EXPR )
   -print (as if none is given)   -print0   -printf FORMAT   -ls   -quit
-Each may also be written with two dashes. -printf knows
+Each may also be written with two dashes; --owner is -user, and --mode is -perm. -printf knows
   %p %P %f %h path, %s size, %b %k blocks, %m %M mode, %u %U %g %G owner, %n links, %i inode,
   %y type, %l link target, %d depth, %T@ %T+ %C@ %A@ times, %% and \\n \\t \\0 \\\\
 
 Examples:
   diskfs find disk.qcow2:/etc -name '*.conf' -newer /etc/fstab
   diskfs find disk.qcow2 -type f -perm /6000 -printf '%M %u %p\\n'
+  diskfs find disk.qcow2:/usr --type f --xattr security.capability
   diskfs find --json disk.qcow2:/var/log -size +1M"
 )]
 pub(super) struct Find {

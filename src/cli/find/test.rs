@@ -63,6 +63,8 @@ pub(super) enum Test {
     Links(Number),
     Inode(Number),
     Permissions(Permissions),
+    /// Has an extended attribute whose whole name matches.
+    Xattr(Pattern),
 }
 
 /// Which of a file's times.
@@ -248,6 +250,7 @@ impl Test {
             Self::Links(number) => number.matches(metadata.links.into()),
             Self::Inode(number) => number.matches(metadata.inode.0.into()),
             Self::Permissions(permissions) => permissions.matches(metadata.permissions),
+            Self::Xattr(pattern) => return has_xattr(pattern, found, context),
         })
     }
 }
@@ -267,6 +270,14 @@ fn no_such(what: &str, name: &[u8]) -> Error {
         ErrorKind::NotFound,
         format!("the image has no {what} `{}`", text(name)),
     )
+}
+
+/// Whether one of the file's extended attributes has a name that matches.
+fn has_xattr(pattern: &Pattern, found: &Found<'_>, context: &Context<'_>) -> Result<bool> {
+    let fs = context.filesystem.as_fs();
+    let names = fs.list_xattrs(found.entry.metadata.inode);
+    let names = names.map_err(|e| context.filesystem.in_image(e.in_path(&found.path)))?;
+    Ok(names.iter().any(|name| pattern.matches(name)))
 }
 
 /// An empty file, or a directory without names.

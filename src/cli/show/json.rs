@@ -50,6 +50,12 @@ impl<'a> List<'a> {
         Ok(())
     }
 
+    /// Ends the list, and the document with one more field behind it.
+    pub(crate) fn end_with(self, name: &str, value: &Value) -> io::Result<()> {
+        let bracket = if self.first { "]" } else { "\n]" };
+        writeln!(self.out, "{bracket},\n\"{name}\":{value}}}")
+    }
+
     /// Ends the list and the document.
     pub(crate) fn end(self) -> io::Result<()> {
         self.out

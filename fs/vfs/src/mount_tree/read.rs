@@ -109,6 +109,11 @@ impl FsRead for MountTree {
         mount.reader().statistics()
     }
 
+    fn mount_of(&self, inode: InodeNumber) -> usize {
+        let at = split(inode).0;
+        self.opened(at).map_or(at, |mount| mount.owner)
+    }
+
     fn extents_of(&self, inode: InodeNumber, offset: u64) -> Result<FileExtents<'_>> {
         let (_, mount, inner) = self.find(inode)?;
         mount.reader().extents_of(inner, offset)

@@ -1,0 +1,245 @@
+//! `diskfs du`.
+
+mod tally;
+
+use std::io::Write;
+
+use clap::Args;
+
+use diskfs::Result;
+use diskfs::vfs::Follow;
+use serde_json::{Map, Value, json};
+
+use super::exclude::ExcludeArgs;
+use super::operand::Operand;
+use super::options::SourceArgs;
+use super::session::{Located, Output, Session, name_style, shown_path, stdout};
+use super::show::json::{List, put_name};
+use super::show::name::{NameStyle, join};
+use super::show::{mode, size};
+use super::sorted_walk::SortedWalk;
+use tally::{Counted, Once, Space, Subdirectories, Tally};
+
+/// Show how much room directories take
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+#[command(
+    after_help = "What is shown of a directory is all below it, in units of 1024 bytes that are allocated for it. A
+file with several names counts where it is come by first. Directories are gone through in the
+order of names, and a directory is shown behind what is in it, as du(1) does.
+
+Examples:
+  diskfs du -sh disk.qcow2:/usr disk.qcow2:/var
+  diskfs du -h -d 1 disk.qcow2
+  diskfs du -x disk.qcow2 | sort -n | tail
+  diskfs du --json -d 2 --exclude '*.log' disk.qcow2:/var"
+)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one flag of the command line"
+)]
+pub(super) struct Du {
+    /// Where to begin; an image alone is its root
+    #[arg(required = true, value_name = "IMG[:/PATH]")]
+    paths: Vec<Operand>,
+
+    /// Files, too, not directories only
+    #[arg(short, long)]
+    all: bool,
+
+    /// One line for each that is named; short for -d 0
+    #[arg(short, long, conflicts_with_all = ["all", "max_depth"])]
+    summarize: bool,
+
+    /// Show only what is at most N directories below
+    #[arg(short = 'd', long, value_name = "N")]
+    max_depth: Option<usize>,
+
+    /// A line with the total at the end
+    #[arg(short = 'c', long)]
+    total: bool,
+
+    /// Sizes as 1.5K, 20M
+    #[arg(short, long)]
+    human_readable: bool,
+
+    /// The sizes of files and symlinks, not what is allocated for them
+    #[arg(long, conflicts_with = "inodes")]
+    apparent_size: bool,
+
+    /// The same, in bytes
+    #[arg(short, long, conflicts_with = "inodes")]
+    bytes: bool,
+
+    /// How many files, not how many bytes
+    #[arg(long)]
+    inodes: bool,
+
+    /// Of a directory, without its subdirectories
+    #[arg(short = 'S', long)]
+    separate_dirs: bool,
+
+    /// A file with several names counts for each of them
+    #[arg(short = 'l', long)]
+    count_links: bool,
+
+    /// Leave out what is on other filesystems than where it begins
+    #[arg(short = 'x', long)]
+    one_file_system: bool,
+
+    #[command(flatten)]
+    exclude: ExcludeArgs,
+
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+pub(super) fn run(args: &Du, session: &mut Session) -> Result<()> {
+    let places = session.places(&args.paths, &args.source);
+    let mut out = stdout()?;
+    match session.output() {
+        Output::Json => {
+            let mut list = List::begin(&mut out, session.command(), "entries")?;
+            let total = count(args, session, &places, |place, counted| {
+                Ok(list.push(&entry(place, counted))?)
+            })?;
+            list.end_with("total", &Value::Object(space_json(total)))?;
+        }
+        Output::Text => {
+            let style = name_style(NameStyle::Escaped);
+            let total = count(args, session, &places, |place, counted| {
+                let path = shown_path(&places, place, &join(&place.path, &counted.path));
+                write!(out, "{}\t", args.figure(counted.space))?;
+                out.write_all(&style.show(&path))?;
+                Ok(out.write_all(b"\n")?)
+            })?;
+            if args.total {
+                writeln!(out, "{}\ttotal", args.figure(total))?;
+            }
+        }
+    }
+    Ok(out.flush()?)
+}
+
+/// Calls `tell` for all that is wanted, a directory behind what is in it. Returns the total.
+fn count(
+    args: &Du,
+    session: &mut Session,
+    places: &[Located],
+    mut tell: impl FnMut(&Located, &Counted) -> Result<()>,
+) -> Result<Space> {
+    let subdirectories = match args.separate_dirs {
+        true => Subdirectories::Apart,
+        false => Subdirectories::Included,
+    };
+    let mut tally = Tally::new(args.counted_once(places.len()), subdirectories);
+    for place in places {
+        // Two operands with one image have the same filesystem.
+        let filesystem = places.iter().position(|other| other.image == place.image);
+        tally.begin(filesystem.unwrap_or_default());
+        if let Err(error) = below(args, session, place, &mut tally, &mut tell) {
+            if error.is_broken_pipe() {
+                return Err(error);
+            }
+            session.report(&error);
+        }
+    }
+    Ok(tally.total())
+}
+
+fn below(
+    args: &Du,
+    session: &mut Session,
+    place: &Located,
+    tally: &mut Tally,
+    tell: &mut impl FnMut(&Located, &Counted) -> Result<()>,
+) -> Result<()> {
+    let filesystem = &place.filesystem;
+    let start = filesystem.resolve(&place.path, Follow::AllButLast)?;
+    let first = filesystem.as_fs().mount_of(start);
+    let mut tell = |counted: &Counted| {
+        if args.shows(counted) {
+            tell(place, counted)
+        } else {
+            Ok(())
+        }
+    };
+    let mut walk = SortedWalk::new(filesystem.as_fs(), start);
+    while let Some(entry) = walk.next() {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                session.report(&filesystem.in_image(error.below(&place.path)));
+                continue;
+            }
+        };
+        tally.close_to(entry.depth, &mut tell)?;
+        let is_elsewhere = || filesystem.as_fs().mount_of(entry.metadata.inode) != first;
+        let path = join(&place.path, &entry.path);
+        let left_out = args.exclude.leaves_out(&path) || args.one_file_system && is_elsewhere();
+        if left_out || !tally.add(entry, &mut tell)? {
+            walk.skip_dir();
+        }
+    }
+    tally.close_to(0, &mut tell)
+}
+
+impl Du {
+    /// Which files count once only. Several operands may overlap.
+    fn counted_once(&self, operands: usize) -> Once {
+        match (self.count_links, operands) {
+            (true, _) => Once::Nothing,
+            (false, 0 | 1) => Once::Linked,
+            (false, _) => Once::Everything,
+        }
+    }
+
+    fn shows(&self, counted: &Counted) -> bool {
+        let deepest = if self.summarize {
+            Some(0)
+        } else {
+            self.max_depth
+        };
+        let is_wanted = self.all || counted.depth == 0 || counted.is_dir();
+        is_wanted && deepest.is_none_or(|deepest| counted.depth <= deepest)
+    }
+
+    /// What is printed, in the unit that is asked for.
+    fn figure(&self, space: Space) -> String {
+        let figure = match (self.inodes, self.apparent_size || self.bytes) {
+            (true, _) => space.inodes,
+            (false, true) => space.size_bytes,
+            (false, false) => space.allocated_bytes,
+        };
+        match (self.human_readable, self.inodes || self.bytes) {
+            (true, _) => size::human(figure),
+            (false, true) => figure.to_string(),
+            (false, false) => figure.div_ceil(1024).to_string(),
+        }
+    }
+}
+
+fn entry(place: &Located, counted: &Counted) -> Value {
+    let mut object = Map::new();
+    put_name(&mut object, "image", place.image.as_encoded_bytes());
+    put_name(&mut object, "path", &join(&place.path, &counted.path));
+    object.insert("type".to_owned(), mode::name(counted.file_type).into());
+    object.insert("depth".to_owned(), counted.depth.into());
+    object.extend(space_json(counted.space));
+    object.into()
+}
+
+fn space_json(space: Space) -> Map<String, Value> {
+    let Value::Object(fields) = json!({
+        "allocated_bytes": space.allocated_bytes,
+        "size_bytes": space.size_bytes,
+        "inodes": space.inodes,
+    }) else {
+        return Map::new();
+    };
+    fields
+}
