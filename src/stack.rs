@@ -191,6 +191,14 @@ impl Disk {
         }
     }
 
+    /// The disk as it is in the image behind this one, whose changes are then left out; `None` without
+    /// one, and for a disk that is open for writing. Keys and the like are to be set again.
+    pub fn backing(&self) -> Option<Self> {
+        let backing = self.image()?.backing()?;
+        let path = backing.description().path.clone();
+        Some(Self::new(Opened::ReadOnly(backing), &path))
+    }
+
     /// How many bytes of the disk a dry run has changed so far, in blocks of 4 KiB; `None` when it
     /// is none.
     pub fn changed_in_memory(&self) -> Option<u64> {

@@ -132,9 +132,10 @@ fn count(
     places: &[Located],
     mut tell: impl FnMut(&Located, &Counted) -> Result<()>,
 ) -> Result<Space> {
-    let subdirectories = match args.separate_dirs {
-        true => Subdirectories::Apart,
-        false => Subdirectories::Included,
+    let subdirectories = if args.separate_dirs {
+        Subdirectories::Apart
+    } else {
+        Subdirectories::Included
     };
     let mut tally = Tally::new(args.counted_once(places.len()), subdirectories);
     for place in places {

@@ -1,7 +1,6 @@
 //! `diskfs hash`.
 
 mod digest;
-mod pool;
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -13,6 +12,7 @@ use diskfs::vfs::Follow;
 
 use super::operand::Operand;
 use super::options::SourceArgs;
+use super::pool;
 use super::progress::Progress;
 use super::session::{Located, Output, Session, stdout};
 use super::show::json::{self, List, put_name};

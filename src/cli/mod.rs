@@ -17,6 +17,7 @@ mod cp;
 mod create;
 mod demo;
 mod df;
+mod diff;
 mod du;
 mod each_file;
 mod edit;
@@ -45,6 +46,7 @@ mod mount;
 mod mv;
 mod operand;
 pub(crate) mod options;
+mod pool;
 mod progress;
 mod rebase;
 #[cfg(feature = "microvm")]
@@ -138,6 +140,7 @@ enum Command {
     Inspect(inspect::Inspect),
     Df(df::Df),
     Du(du::Du),
+    Diff(diff::Diff),
     Ls(ls::Ls),
     Tree(tree::Tree),
     Find(find::Find),
@@ -193,6 +196,7 @@ impl Command {
             Self::Inspect(_) => "inspect",
             Self::Df(_) => "df",
             Self::Du(_) => "du",
+            Self::Diff(_) => "diff",
             Self::Ls(_) => "ls",
             Self::Tree(_) => "tree",
             Self::Find(_) => "find",
@@ -248,6 +252,7 @@ impl Command {
             Self::Inspect(args) => inspect::run(args, session),
             Self::Df(args) => df::run(args, session),
             Self::Du(args) => du::run(args, session),
+            Self::Diff(args) => diff::run(args, session),
             Self::Ls(args) => ls::run(args, session),
             Self::Tree(args) => tree::run(args, session),
             Self::Find(args) => find::run(args, session),

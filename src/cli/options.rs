@@ -42,6 +42,26 @@ impl SourceArgs {
         self.open_all(image, |spec, options| Disk::open(&spec.path, options))
     }
 
+    /// The disk of the image that `disk` is an overlay of, which was opened by these options.
+    pub(crate) fn open_backing(&self, disk: &Disk) -> Result<Disk> {
+        let backing = disk.backing().ok_or_else(|| {
+            let reason = "is no overlay: there is no backing file";
+            Error::new(ErrorKind::Invalid, reason)
+                .in_file(disk.path())
+                .with_hint("name the image to compare it with, as in `diskfs diff A B`")
+        })?;
+        if !self.add.is_empty() {
+            let reason = "the machine's other disks have no backing file to take";
+            return Err(Error::new(ErrorKind::Invalid, reason));
+        }
+        if let Some(keys) = self.image.keys.load()? {
+            backing.set_keys(keys);
+        }
+        #[cfg(feature = "microvm")]
+        self.vm.equip(&backing)?;
+        Ok(backing)
+    }
+
     /// The same for writing, into `overlay` where there is one.
     pub(crate) fn open_writable(&self, image: &OsStr, overlay: Option<&Path>) -> Result<Disk> {
         if overlay.is_some() && !self.add.is_empty() {

@@ -30,6 +30,8 @@ pub(crate) struct Session {
     open: HashMap<OsString, Option<Filesystem>>,
     warned: HashSet<String>,
     exit_code: u8,
+    /// The code of every failure, if it isn't that of its kind.
+    failure_code: Option<u8>,
 }
 
 /// Whether a report is for people or for programs.
@@ -49,6 +51,7 @@ impl Session {
             open: HashMap::new(),
             warned: HashSet::new(),
             exit_code: 0,
+            failure_code: None,
         }
     }
 
@@ -82,13 +85,23 @@ impl Session {
             return;
         }
         if self.exit_code == 0 {
-            self.exit_code = error.kind().exit_code();
+            self.exit_code = self.code_of(error);
         }
         let text = match self.output() {
             Output::Text => format!("diskfs: {}\n", message(&block::with_reasons(error))),
-            Output::Json => format!("{}\n", error_json(self.command, error)),
+            Output::Json => format!("{}\n", error_json(self.command, error, self.code_of(error))),
         };
         let _ = io::stderr().write_all(text.as_bytes()); // Nowhere left to complain.
+    }
+
+    fn code_of(&self, error: &Error) -> u8 {
+        let code = error.kind().exit_code();
+        self.failure_code.unwrap_or(code)
+    }
+
+    /// Ends with `exit_code` after any failure, as the program does that the command is named after.
+    pub(crate) fn fail_with(&mut self, exit_code: u8) {
+        self.failure_code = Some(exit_code);
     }
 
     /// With `-v`, says what was done to a file.
@@ -102,8 +115,7 @@ impl Session {
         let _ = io::stdout().lock().write_all(&line);
     }
 
-    /// Sets the exit code, whatever failed: that of a program that was run.
-    #[cfg(feature = "microvm")]
+    /// Sets the exit code, whatever failed: that of a program that was run, or one that is no failure.
     pub(crate) fn end_with(&mut self, exit_code: u8) {
         self.exit_code = exit_code;
     }
@@ -231,11 +243,11 @@ pub(crate) fn stdout() -> Result<io::BufWriter<std::fs::File>> {
     ))
 }
 
-fn error_json(command: &str, error: &Error) -> Value {
+fn error_json(command: &str, error: &Error, exit_code: u8) -> Value {
     let mut fields = Map::new();
     fields.insert("kind".to_owned(), error.kind().name().into());
     fields.insert("message".to_owned(), block::with_reasons(error).into());
-    fields.insert("exit_code".to_owned(), error.kind().exit_code().into());
+    fields.insert("exit_code".to_owned(), exit_code.into());
     if let Some(file) = error.file() {
         put_name(&mut fields, "file", file.as_os_str().as_encoded_bytes());
     }

@@ -11,6 +11,8 @@ use crate::Format;
 pub struct Description {
     /// The file, as it was named.
     pub path: PathBuf,
+    /// The file's device and inode on the host; `None` for what is no file.
+    pub file_id: Option<(u64, u64)>,
     /// Its format; `None` only in a description that was never filled in.
     pub format: Option<Format>,
     /// The format was found by looking at the content, not given. A raw image that was probed must

@@ -9,6 +9,7 @@ use crate::description::Description;
 use crate::map::Map;
 use crate::node::Node;
 use crate::open::{Opened, Opener, Source};
+use crate::shared;
 use crate::{CheckReport, Gate, ImageSpec, OpenOptions, WritableImage};
 
 /// An image, open for reading, with every file that it is made of.
@@ -107,6 +108,32 @@ impl Image {
             Node::Raw(_) => Ok(None),
             Node::Qcow2(qcow2) => qcow2.check().map(Some),
         }
+    }
+
+    /// The image behind it, as it is seen through this one: opened already, with what let it through.
+    /// `None` when there is nothing behind it.
+    pub fn backing(&self) -> Option<Self> {
+        let Node::Qcow2(qcow2) = self.node.as_ref() else {
+            return None;
+        };
+        Some(Self {
+            node: Arc::clone(qcow2.backing()?),
+            description: self.description.backing.as_deref()?.clone(),
+        })
+    }
+
+    /// Whether the disks of both surely have the same bytes in this range, by where they are stored:
+    /// in the same clusters of one file, or nowhere. It does not read them, and `false` means nothing.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`](diskfs_block::ErrorKind::OutOfBounds) when the range does not lie within both;
+    /// [`Corrupt`](diskfs_block::ErrorKind::Corrupt), [`Io`](diskfs_block::ErrorKind::Io).
+    pub fn shares(&self, other: &Self, offset: u64, len_bytes: u64) -> Result<bool> {
+        shared::shares(
+            (&self.node, &self.description),
+            (&other.node, &other.description),
+            (offset, len_bytes),
+        )
     }
 
     /// How the guest's disk is stored, run by run, as `qemu-img map --output=json` tells it.

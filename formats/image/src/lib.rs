@@ -75,6 +75,7 @@ pub mod probe;
 mod qcow2;
 mod raw;
 pub mod rebase;
+mod shared;
 pub mod snapshots;
 mod spec;
 mod writable;

@@ -23,7 +23,7 @@ use crate::{Format, OpenOptions, Share};
 const CHAIN_MAX: u32 = 64;
 
 /// A file of the chain as its device and inode.
-type FileId = (u64, u64);
+pub(crate) type FileId = (u64, u64);
 
 /// An opened image, and what it says of itself.
 pub(crate) type Opened = Box<(Node, Description)>;
@@ -54,6 +54,7 @@ pub(crate) struct Opener<'a> {
 pub(crate) struct Source {
     /// For messages, and to resolve the names that the image holds.
     pub(crate) path: PathBuf,
+    pub(crate) id: Option<FileId>,
     pub(crate) device: Arc<dyn BlockRead>,
     /// The same, if it may be written to.
     pub(crate) writable: Option<Arc<dyn BlockWrite>>,
@@ -71,6 +72,7 @@ impl Source {
     ) -> Self {
         Self {
             path: PathBuf::from("device"),
+            id: None,
             device,
             writable,
             probed: false,
@@ -218,6 +220,7 @@ impl<'a> Opener<'a> {
         };
         Ok(Source {
             path,
+            id: Some(id),
             device: file,
             writable,
             probed: false,
@@ -403,6 +406,7 @@ fn raw(source: &Source, state: State<'_>) -> Result<Opened> {
 fn describe(source: &Source, format: Format) -> Description {
     Description {
         path: source.path.clone(),
+        file_id: source.id,
         format: Some(format),
         virtual_size_bytes: source.device.size_bytes(),
         file_size_bytes: source.device.size_bytes(),

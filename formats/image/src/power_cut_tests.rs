@@ -93,6 +93,7 @@ impl Chain {
         let file = File::open_read_write(&path).unwrap();
         let device = Arc::new(Faulty::new(Arc::new(file), []));
         let source = Source {
+            id: None,
             path,
             ..Source::of_device(device.clone(), Some(device.clone()))
         };

@@ -187,10 +187,25 @@ impl Extents<'_> {
         } else if span.written {
             let within = self.at.saturating_sub(span.start);
             let device_offset = span.device_offset.saturating_add(within);
-            (FileExtentKind::Stored { device_offset }, span.end)
+            let (kind, len_bytes) = self.stored(device_offset, span.end.saturating_sub(self.at));
+            (kind, self.at.saturating_add(len_bytes))
         } else {
             (FileExtentKind::Hole, span.end)
         })
+    }
+}
+
+impl Extents<'_> {
+    /// What a written run begins with: what is read out of the journal is not at its place yet.
+    fn stored(&self, device_offset: u64, len_bytes: u64) -> (FileExtentKind, u64) {
+        let at_home = match &self.volume.journal_view {
+            Some(view) => view.at_home(device_offset, len_bytes),
+            None => (true, len_bytes),
+        };
+        match at_home {
+            (true, len_bytes) => (FileExtentKind::Stored { device_offset }, len_bytes),
+            (false, len_bytes) => (FileExtentKind::Inline, len_bytes),
+        }
     }
 }
 

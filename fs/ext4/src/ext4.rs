@@ -71,6 +71,7 @@ impl Ext4 {
         let superblock = Superblock::read(&*device)?;
         let Recovered {
             device,
+            view,
             superblock,
             fast_commits,
             notes,
@@ -79,6 +80,7 @@ impl Ext4 {
         identity.notes.extend(notes);
         let mut volume = Volume::new(device, superblock, options.cache_bytes);
         volume.fast_commits = fast_commits;
+        volume.journal_view = view;
         Ok(Self {
             volume,
             identity,

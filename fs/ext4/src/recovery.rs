@@ -12,7 +12,7 @@ use crate::file_blocks::runs;
 use crate::inode::Inode;
 use crate::inode_table;
 use crate::journal::log_writer::LogWriter;
-use crate::journal::{FastCommits, Journal, JournalRun};
+use crate::journal::{FastCommits, Journal, JournalRun, JournalView};
 use crate::superblock::Superblock;
 use crate::volume::Volume;
 use crate::writer::{Log, check_writable, write_failed};
@@ -26,6 +26,8 @@ const CACHE_BYTES: u64 = 1 << 20;
 pub(crate) struct Recovered {
     /// The device, with the journal replayed where it was not empty.
     pub(crate) device: Arc<dyn BlockRead>,
+    /// The same, if a block of it is read out of the journal.
+    pub(crate) view: Option<Arc<JournalView>>,
     /// The superblock, as it is then.
     pub(crate) superblock: Superblock,
     /// Changes that are not in the device's blocks.
@@ -43,6 +45,7 @@ pub(crate) fn recover(device: Arc<dyn BlockRead>, superblock: Superblock) -> Res
     let features = superblock.features;
     let mut recovered = Recovered {
         device,
+        view: None,
         superblock,
         fast_commits: None,
         notes: Vec::new(),
@@ -56,7 +59,9 @@ pub(crate) fn recover(device: Arc<dyn BlockRead>, superblock: Superblock) -> Res
     };
     recovered.notes = replayed.notes("in memory");
     if let Some(view) = replayed.view.take() {
-        recovered.device = Arc::new(view);
+        let view = Arc::new(view);
+        recovered.device = view.clone();
+        recovered.view = Some(view);
         recovered.superblock = Superblock::read(&*recovered.device)?;
     }
     recovered.fast_commits = journal.fast_commits(&replayed, &recovered.superblock)?;

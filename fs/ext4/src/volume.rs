@@ -13,6 +13,7 @@ use crate::group_descriptor::GroupDescriptor;
 use crate::inode::Inode;
 use crate::inode_table;
 use crate::journal::FastCommits;
+use crate::journal::JournalView;
 use crate::metadata_cache::{Key, MetadataCache, zeroed};
 use crate::pool::BlockPool;
 use crate::superblock::Superblock;
@@ -22,6 +23,8 @@ use crate::superblock::Superblock;
 #[derive(Debug)]
 pub(crate) struct Volume {
     pub(crate) device: Arc<dyn BlockRead>,
+    /// The device, if it is one where blocks are read out of the journal.
+    pub(crate) journal_view: Option<Arc<JournalView>>,
     pub(crate) superblock: Superblock,
     pub(crate) metadata: MetadataCache,
     /// The blocks of metadata as they are now, when the filesystem is being written; it takes the
@@ -50,6 +53,7 @@ impl Volume {
         let eighth = cache_bytes.wrapping_div(8);
         Self {
             device,
+            journal_view: None,
             superblock,
             metadata: MetadataCache::new(cache_bytes.saturating_sub(eighth.saturating_mul(2))),
             maps: FileMaps::new(eighth),

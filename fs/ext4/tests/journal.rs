@@ -11,7 +11,7 @@ use std::sync::Arc;
 use common::{debugfs, have, mke2fs, open, run};
 use diskfs_block::File;
 use diskfs_ext4::{Ext4, Options};
-use diskfs_vfs::{ErrorKind, FsRead, Result};
+use diskfs_vfs::{ErrorKind, FileExtentKind, FsRead, Result};
 
 const MAGIC: [u8; 4] = [0xc0, 0x3b, 0x39, 0x98];
 
@@ -111,6 +111,18 @@ fn contents(fs: &dyn FsRead, name: &str) -> Vec<u8> {
     bytes
 }
 
+/// Where the runs of a file are, without their lengths.
+fn places(fs: &dyn FsRead, name: &str) -> Vec<FileExtentKind> {
+    let inode = fs.lookup(fs.root(), name.as_bytes()).unwrap();
+    let mut kinds: Vec<_> = fs
+        .extents_of(inode, 0)
+        .unwrap()
+        .map(|extent| extent.unwrap().kind)
+        .collect();
+    kinds.dedup();
+    kinds
+}
+
 fn assert_replayed(unclean: &Unclean, what: &str) {
     let before = fs::read(&unclean.image).unwrap();
     let fs = unclean.open().unwrap();
@@ -119,6 +131,12 @@ fn assert_replayed(unclean: &Unclean, what: &str) {
         contents(&fs, "revoked"),
         vec![OLD; 3 * unclean.block_size],
         "{what}"
+    );
+    assert_eq!(places(&fs, "replayed"), [FileExtentKind::Inline], "{what}");
+    let revoked = places(&fs, "revoked");
+    assert!(
+        matches!(revoked[..], [FileExtentKind::Stored { .. }]),
+        "{what}: {revoked:?}"
     );
     let notes = fs.identity().notes;
     assert!(

@@ -40,7 +40,7 @@ pub enum FileExtentKind {
         /// Byte of the filesystem's device.
         device_offset: u64,
     },
-    /// Stored, but not as plain bytes at one place (within the inode, compressed, remote).
+    /// Stored, but not as plain bytes at one place (within the inode, in a journal, compressed, remote).
     Inline,
     /// Not stored: reads as zeroes. An allocated but unwritten run counts as one.
     Hole,

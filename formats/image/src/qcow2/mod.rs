@@ -377,6 +377,10 @@ impl Qcow2 {
     }
 
     /// How the run from `offset` on is stored, here or further down the chain.
+    pub(crate) fn backing(&self) -> Option<&Arc<Node>> {
+        self.reader.backing.as_ref()
+    }
+
     pub(crate) fn status_at(&self, offset: u64, max_len: u64) -> Result<Status> {
         self.status(GuestOffset(offset), max_len)
             .map_err(|e| e.in_file(&self.path))

@@ -51,6 +51,32 @@ fn scribble(dir: &Path, r: &mut Random) {
     crate::tools::try_run(dir, "qemu-io", &words);
 }
 
+/// What two states say they share is the same, and what the last snapshot has just taken is shared.
+fn sharing_is_equality(dir: &Path, states: &[(Option<&str>, &Vec<u8>)]) {
+    const PIECE: usize = 4096;
+    let open = |snapshot: Option<&str>| {
+        let options = OpenOptions {
+            snapshot: snapshot.map(str::to_owned),
+            ..options()
+        };
+        Image::open(&dir.join("disk.qcow2"), &options).unwrap()
+    };
+    let images: Vec<Image> = states.iter().map(|(name, _)| open(*name)).collect();
+    for (image, (name, bytes)) in images.iter().zip(states) {
+        for (other, (other_name, other_bytes)) in images.iter().zip(states) {
+            for at in (0..bytes.len()).step_by(PIECE) {
+                let shared = image.shares(other, at as u64, PIECE as u64).unwrap();
+                let range = at..at + PIECE;
+                let is_same = bytes[range.clone()] == other_bytes[range];
+                assert!(is_same || !shared, "{name:?}, {other_name:?}: {at}");
+                assert!(shared || name != other_name, "{name:?}: {at}");
+            }
+        }
+    }
+    let size = images[0].device().size_bytes();
+    assert!(images[0].shares(&images[0], size, 1).is_err());
+}
+
 /// An image made with these options of `qemu-img create`.
 pub(crate) fn one_image(seed: u64, options_text: &str) {
     let mut r = Random::new(seed);
@@ -118,6 +144,13 @@ pub(crate) fn one_image(seed: u64, options_text: &str) {
             ours(dir, None) == qemus(dir, None),
             "seed {seed}, step {step}"
         );
+        let mut states: Vec<_> = known
+            .iter()
+            .map(|(name, bytes)| (Some(&**name), bytes))
+            .collect();
+        let current = ours(dir, None);
+        states.push((None, &current));
+        sharing_is_equality(dir, &states);
         for (name, bytes) in &known {
             assert!(
                 ours(dir, Some(name)) == *bytes,

@@ -98,6 +98,15 @@ impl JournalView {
         Piece::Replayed { run, skip, len }
     }
 
+    /// Whether the bytes from `offset` on are those of the device below, and how many of `len_bytes`
+    /// (which are not none) it holds for.
+    pub(crate) fn at_home(&self, offset: u64, len_bytes: u64) -> (bool, u64) {
+        match self.piece(offset, index(len_bytes)) {
+            Piece::Plain { len } => (true, u64::try_from(len).unwrap_or(u64::MAX)),
+            Piece::Replayed { len, .. } => (false, u64::try_from(len).unwrap_or(u64::MAX)),
+        }
+    }
+
     fn read_replayed(&self, run: &ReplayedRun, skip: u64, buf: &mut [u8]) -> Result<()> {
         let source = self.block_size.byte_of(run.source).saturating_add(skip);
         self.device.read_at(source, buf)?;

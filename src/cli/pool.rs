@@ -14,7 +14,7 @@ const WINDOW: usize = 1024;
 const MAX_DEFAULT_THREADS: usize = 8;
 
 /// As many as there are processors.
-pub(super) fn default_threads() -> usize {
+pub(crate) fn default_threads() -> usize {
     thread::available_parallelism()
         .map_or(1, NonZero::get)
         .min(MAX_DEFAULT_THREADS)
@@ -25,7 +25,7 @@ pub(super) fn default_threads() -> usize {
 ///
 /// # Errors
 /// The first of `tell`; no further work is begun then.
-pub(super) fn in_order<T: Send, R: Send, E>(
+pub(crate) fn in_order<T: Send, R: Send, E>(
     things: impl Iterator<Item = T>,
     threads: usize,
     work: impl Fn(T) -> R + Sync,

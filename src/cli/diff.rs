@@ -1,0 +1,228 @@
+//! `diskfs diff`.
+
+mod compare;
+mod pairs;
+mod report;
+mod side;
+mod unified;
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+
+use clap::Args;
+
+use diskfs::{Error, ErrorKind, Result};
+
+use super::exclude::ExcludeArgs;
+use super::operand::Operand;
+use super::options::SourceArgs;
+use super::pool;
+use super::progress::Progress;
+use super::session::{Output, Session, stdout};
+use super::show::json::List;
+use compare::{Comparison, Outcome};
+use pairs::Pairs;
+use report::{Counts, Lines};
+use side::Side;
+
+/// The exit code for a difference, and the one for trouble: those of diff(1).
+const DIFFERENT: u8 = 1;
+const TROUBLE: u8 = 2;
+
+/// Compare the files of two images, snapshots, or directories
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A line for each file that is only in B (A for added), only in A (D for deleted), or in both and
+not the same (M for modified), with what differs: type, mode, owner, size, content, xattrs,
+target, device, and with --times the time of the last change of the contents. Of a directory that
+is on one side only, all that is in it is listed. Which names a file has besides is not compared.
+
+Contents of the same size are read and compared, whatever the times say. They need not be read
+where the image shows that both sides have them in the same place: between two snapshots of a
+qcow2 image, or between an overlay and what is behind it.
+
+With -u, files of at most 8 MiB without zero bytes are shown as by diff -uN.
+
+Exit codes: 0 no difference, 1 some, 2 trouble; as diff(1), and not as other commands.
+
+Examples:
+  diskfs diff before.qcow2 after.qcow2
+  diskfs diff disk.qcow2 --from-snapshot before
+  diskfs diff disk.qcow2:/etc --from-snapshot s1 --to-snapshot s2 -u
+  diskfs diff --backing overlay.qcow2 --exclude /var/log --exclude '*.pyc'
+  diskfs diff -u a.img:/etc b.img:/etc | patch -p1 -d etc"
+)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one flag of the command line"
+)]
+pub(super) struct Diff {
+    /// What was before; an image alone is its root
+    #[arg(value_name = "A")]
+    from: Operand,
+
+    /// What is now; without it A itself, of which snapshots are compared, or what is behind it
+    #[arg(value_name = "B")]
+    to: Option<Operand>,
+
+    /// The snapshot of A to compare
+    #[arg(long, value_name = "NAME", conflicts_with = "snapshot")]
+    from_snapshot: Option<String>,
+
+    /// The snapshot of B (without B, of A) to compare with, instead of the current state
+    #[arg(long, value_name = "NAME", conflicts_with = "snapshot")]
+    to_snapshot: Option<String>,
+
+    /// Compare the image with the backing file that it is an overlay of, which is what was before
+    #[arg(long, conflicts_with_all = ["to", "from_snapshot"])]
+    backing: bool,
+
+    /// Show what differs in texts, with N lines around it
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "3",
+        conflicts_with = "name_only"
+    )]
+    unified: Option<usize>,
+
+    /// Paths alone
+    #[arg(long)]
+    name_only: bool,
+
+    /// Also compare times of the last change of the contents
+    #[arg(long)]
+    times: bool,
+
+    /// Take files of the same size and time for equal without reading them
+    #[arg(long)]
+    trust_times: bool,
+
+    #[command(flatten)]
+    exclude: ExcludeArgs,
+
+    /// How many files are read side by side
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    threads: Option<u16>,
+
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+pub(super) fn run(args: &Diff, session: &mut Session) -> Result<()> {
+    session.fail_with(TROUBLE);
+    let (from, to) = sides(args, session)?;
+    let mut out = stdout()?;
+    let counts = match session.output() {
+        Output::Json => {
+            let mut list = List::begin(&mut out, session.command(), "differences")?;
+            let counts = differences(args, session, (&from, &to), |outcome| {
+                Ok(list.push(&report::entry(&from, &to, outcome))?)
+            })?;
+            list.end_with("counts", &counts.json())?;
+            counts
+        }
+        Output::Text => {
+            let lines = Lines::new(args.name_only, args.unified);
+            differences(args, session, (&from, &to), |outcome| {
+                lines.write(&from, &to, outcome, &mut out)
+            })?
+        }
+    };
+    out.flush()?;
+    if counts.differ() && session.exit_code() == 0 {
+        session.end_with(DIFFERENT);
+    }
+    Ok(())
+}
+
+/// Opens both sides, the one from which it is compared first.
+fn sides(args: &Diff, session: &mut Session) -> Result<(Side, Side)> {
+    let from = args.from.split();
+    let path = from.path.clone().unwrap_or_else(|| b"/".to_vec());
+    let (to_image, to_path) = match &args.to {
+        Some(to) if to.is_bare_path() => (
+            from.image.clone(),
+            to.as_os_str().as_encoded_bytes().to_vec(),
+        ),
+        Some(to) => {
+            let to = to.split();
+            (to.image, to.path.unwrap_or_else(|| b"/".to_vec()))
+        }
+        None => (from.image.clone(), path.clone()),
+    };
+    let of_one = args.to.is_none();
+    if of_one && !args.backing && args.from_snapshot.is_none() && args.to_snapshot.is_none() {
+        let reason = format!("nothing is named to compare {} with", from.image.display());
+        return Err(Error::new(ErrorKind::Invalid, reason).with_hint(
+            "name another image, or --from-snapshot NAME (see `diskfs snapshot list`), or --backing",
+        ));
+    }
+    let to_source = with_snapshot(&args.source, args.to_snapshot.as_ref());
+    let after = open(session, &to_image, &to_source)?;
+    let (before, from_source) = if args.backing {
+        (to_source.open_backing(&after)?, to_source.clone())
+    } else {
+        let source = with_snapshot(&args.source, args.from_snapshot.as_ref());
+        (open(session, &from.image, &source)?, source)
+    };
+    let from = Side::new(session, before, path, &from_source)?;
+    let to = Side::new(session, after, to_path, &to_source)?;
+    Ok((from, to))
+}
+
+fn with_snapshot(source: &SourceArgs, snapshot: Option<&String>) -> SourceArgs {
+    let mut source = source.clone();
+    if snapshot.is_some() {
+        source.image.snapshot = snapshot.cloned();
+    }
+    source
+}
+
+fn open(session: &mut Session, image: &OsString, source: &SourceArgs) -> Result<diskfs::Disk> {
+    let image: &OsStr = image;
+    session.disk(image, source)
+}
+
+/// Calls `tell` for every difference in order, while other files are being compared.
+fn differences(
+    args: &Diff,
+    session: &mut Session,
+    (from, to): (&Side, &Side),
+    mut tell: impl FnMut(&Outcome) -> Result<()>,
+) -> Result<Counts> {
+    let mut progress = Progress::new(session.progress(), None);
+    let comparison = Comparison {
+        from,
+        to,
+        times: args.times,
+        trust_times: args.trust_times,
+    };
+    let threads = args.threads.map_or_else(pool::default_threads, usize::from);
+    let pairs = Pairs::new((from, to), &args.exclude);
+    let mut counts = Counts::default();
+    pool::in_order(
+        pairs,
+        threads,
+        |pair| comparison.outcome(pair?),
+        |outcome| {
+            match outcome {
+                Ok(outcome) => {
+                    progress.file();
+                    progress.advance(outcome.read_bytes);
+                    counts.add(&outcome);
+                    if outcome.is_difference() {
+                        tell(&outcome)?;
+                    }
+                }
+                Err(error) => session.report(&error),
+            }
+            Ok::<_, Error>(())
+        },
+    )?;
+    progress.finish();
+    Ok(counts)
+}

@@ -1,0 +1,180 @@
+//! Whether two files are the same.
+
+use std::cell::RefCell;
+
+use diskfs::Result;
+use diskfs::vfs::{FileExtentKind, FileType, InodeNumber};
+
+use super::pairs::Pair;
+use super::side::Side;
+use crate::cli::show::name::join;
+use crate::cli::sorted_walk::Entry;
+
+/// Read at once of each side: as much as a copy reads of one.
+const PIECE_BYTES: usize = 512 << 10;
+
+/// What differs between two files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Aspect {
+    Type,
+    Mode,
+    Owner,
+    Size,
+    Content,
+    Xattrs,
+    /// The targets of symlinks.
+    Target(Vec<u8>, Vec<u8>),
+    Device,
+    Modified,
+}
+
+/// What came of one pair.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) pair: Pair,
+    /// What differs, if it is on both sides.
+    pub(super) aspects: Vec<Aspect>,
+    /// How many bytes of contents were read for it, on both sides.
+    pub(super) read_bytes: u64,
+}
+
+impl Outcome {
+    pub(super) fn is_difference(&self) -> bool {
+        !matches!(self.pair, Pair::Both(_)) || !self.aspects.is_empty()
+    }
+}
+
+/// What is compared, and how.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Comparison<'a> {
+    pub(super) from: &'a Side,
+    pub(super) to: &'a Side,
+    pub(super) times: bool,
+    pub(super) trust_times: bool,
+}
+
+impl Comparison<'_> {
+    pub(super) fn outcome(&self, pair: Pair) -> Result<Outcome> {
+        let (mut aspects, mut read_bytes) = (Vec::new(), 0);
+        if let Pair::Both(both) = &pair {
+            aspects = self.aspects(&both.0, &both.1, &mut read_bytes)?;
+        }
+        Ok(Outcome {
+            pair,
+            aspects,
+            read_bytes,
+        })
+    }
+
+    fn aspects(&self, from: &Entry, to: &Entry, read_bytes: &mut u64) -> Result<Vec<Aspect>> {
+        let (a, b) = (&from.metadata, &to.metadata);
+        if a.file_type != b.file_type {
+            return Ok(vec![Aspect::Type]);
+        }
+        let mut aspects = Vec::new();
+        let mut note = |differs: bool, aspect| {
+            if differs {
+                aspects.push(aspect);
+            }
+        };
+        note(a.permissions != b.permissions, Aspect::Mode);
+        note((a.uid, a.gid) != (b.uid, b.gid), Aspect::Owner);
+        if a.file_type == FileType::Regular {
+            let resized = a.size_bytes != b.size_bytes;
+            note(resized, Aspect::Size);
+            let trusted = self.trust_times && a.modified == b.modified;
+            let rewritten = resized || !trusted && !self.has_same_contents(from, to, read_bytes)?;
+            note(rewritten, Aspect::Content);
+        }
+        let xattrs = |side: &Side, entry: &Entry| side.filesystem.xattrs_of(entry.metadata.inode);
+        note(
+            xattrs(self.from, from)? != xattrs(self.to, to)?,
+            Aspect::Xattrs,
+        );
+        if a.file_type == FileType::Symlink {
+            let (old, new) = (target(self.from, from)?, target(self.to, to)?);
+            note(old != new, Aspect::Target(old, new));
+        }
+        note(a.device != b.device, Aspect::Device);
+        note(self.times && a.modified != b.modified, Aspect::Modified);
+        Ok(aspects)
+    }
+
+    /// Whether two files of one size have the same bytes, read only where nothing else tells.
+    fn has_same_contents(&self, from: &Entry, to: &Entry, read_bytes: &mut u64) -> Result<bool> {
+        let size_bytes = from.metadata.size_bytes;
+        let (a, b) = (from.metadata.inode, to.metadata.inode);
+        if size_bytes == 0 || self.from.shares(a, self.to, b, size_bytes) {
+            return Ok(true);
+        }
+        let mut at = 0;
+        while at < size_bytes {
+            let hole_end = hole_end(self.from, a, at).min(hole_end(self.to, b, at));
+            if hole_end > at {
+                at = hole_end;
+                continue;
+            }
+            let len = piece_len(size_bytes - at);
+            let is_same = with_buffers(len, |buf, other| {
+                read(self.from, from, at, buf)?;
+                read(self.to, to, at, other)?;
+                Ok(buf == other)
+            })?;
+            *read_bytes = read_bytes.saturating_add(2 * len as u64);
+            if !is_same {
+                return Ok(false);
+            }
+            at = at.saturating_add(len as u64);
+        }
+        Ok(true)
+    }
+}
+
+fn piece_len(left: u64) -> usize {
+    usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES)
+}
+
+/// Where the hole ends that `at` is in; `at` itself where there is none, or nobody knows.
+fn hole_end(side: &Side, inode: InodeNumber, at: u64) -> u64 {
+    let runs = side.filesystem.as_fs().extents_of(inode, at);
+    match runs.ok().and_then(|mut runs| runs.next()) {
+        Some(Ok(run)) if run.kind == FileExtentKind::Hole && run.offset == at => {
+            at.saturating_add(run.len_bytes)
+        }
+        _ => at,
+    }
+}
+
+/// Calls `work` with two buffers of that length, which each thread has once.
+fn with_buffers<T>(len: usize, work: impl FnOnce(&mut [u8], &mut [u8]) -> Result<T>) -> Result<T> {
+    thread_local! {
+        static BUFFERS: RefCell<(Vec<u8>, Vec<u8>)> = RefCell::default();
+    }
+    BUFFERS.with_borrow_mut(|(a, b)| {
+        if a.len() < len {
+            a.resize(len, 0);
+            b.resize(len, 0);
+        }
+        work(&mut a[..len], &mut b[..len])
+    })
+}
+
+/// Fills `buf`; with zeroes behind the end of a file that is shorter than its metadata says.
+fn read(side: &Side, entry: &Entry, at: u64, buf: &mut [u8]) -> Result<()> {
+    let fs = side.filesystem.as_fs();
+    fs.will_need(entry.metadata.inode, at, 2 * PIECE_BYTES as u64);
+    let read = fs.read_at(entry.metadata.inode, at, buf);
+    let read = read.map_err(|e| failed(side, entry, e))?;
+    buf[read..].fill(0);
+    Ok(())
+}
+
+fn target(side: &Side, entry: &Entry) -> Result<Vec<u8>> {
+    let target = side.filesystem.as_fs().read_link(entry.metadata.inode);
+    target.map_err(|e| failed(side, entry, e))
+}
+
+fn failed(side: &Side, entry: &Entry, error: diskfs::vfs::Error) -> diskfs::Error {
+    let path = join(&side.path, &entry.path);
+    side.filesystem.in_image(error.in_path(path))
+}

@@ -1,0 +1,152 @@
+//! Both trees at once: what has the same path on both sides comes together.
+
+use std::cmp::Ordering;
+
+use diskfs::{Error, Result};
+
+use super::side::Side;
+use crate::cli::exclude::ExcludeArgs;
+use crate::cli::show::name::join;
+use crate::cli::sorted_walk::{Entry, SortedWalk};
+
+/// What is at one path.
+#[derive(Debug)]
+pub(super) enum Pair {
+    /// It was there, and is no more.
+    OnlyFrom(Entry),
+    /// It is there now, and was not.
+    OnlyTo(Entry),
+    Both(Box<(Entry, Entry)>),
+}
+
+/// Two walks in the same order, a step of either at a time. What could not be read is an error, and no
+/// difference: whatever the other side has there is left out.
+pub(super) struct Pairs<'a> {
+    from: Stream<'a>,
+    to: Stream<'a>,
+}
+
+struct Stream<'a> {
+    side: &'a Side,
+    exclude: &'a ExcludeArgs,
+    walk: SortedWalk<'a>,
+    next: Option<Entry>,
+    /// What is at or below this path is not known.
+    unknown: Option<Vec<u8>>,
+}
+
+impl<'a> Pairs<'a> {
+    pub(super) fn new((from, to): (&'a Side, &'a Side), exclude: &'a ExcludeArgs) -> Self {
+        let stream = |side: &'a Side| Stream {
+            side,
+            exclude,
+            walk: SortedWalk::new(side.filesystem.as_fs(), side.start),
+            next: None,
+            unknown: None,
+        };
+        Self {
+            from: stream(from),
+            to: stream(to),
+        }
+    }
+
+    fn step(&mut self) -> Result<Option<Pair>> {
+        loop {
+            self.from.fill()?;
+            self.to.fill()?;
+            let order = match (&self.from.next, &self.to.next) {
+                (None, None) => return Ok(None),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(from), Some(to)) => compare(&from.path, &to.path),
+            };
+            let pair = match order {
+                Ordering::Less => {
+                    let known = |entry: &Entry| !self.to.is_unknown(&entry.path);
+                    self.from.next.take().filter(known).map(Pair::OnlyFrom)
+                }
+                Ordering::Greater => {
+                    let known = |entry: &Entry| !self.from.is_unknown(&entry.path);
+                    self.to.next.take().filter(known).map(Pair::OnlyTo)
+                }
+                Ordering::Equal => {
+                    let both = self.from.next.take().zip(self.to.next.take());
+                    both.map(|both| Pair::Both(Box::new(both)))
+                }
+            };
+            if pair.is_some() {
+                return Ok(pair);
+            }
+        }
+    }
+}
+
+impl Iterator for Pairs<'_> {
+    type Item = Result<Pair>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step().transpose()
+    }
+}
+
+impl Stream<'_> {
+    /// Takes the next file of the walk, unless there is one.
+    fn fill(&mut self) -> Result<()> {
+        while self.next.is_none() {
+            match self.walk.next() {
+                None => return Ok(()),
+                Some(Err(error)) => return Err(self.failed(error)),
+                Some(Ok(entry)) => {
+                    let path = join(&self.side.path, &entry.path);
+                    if self.exclude.leaves_out(&path) {
+                        self.walk.skip_dir();
+                    } else {
+                        self.next = Some(entry);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&mut self, error: diskfs::vfs::Error) -> Error {
+        let path = error.path().unwrap_or_default();
+        self.unknown = Some(if path == b"." {
+            Vec::new()
+        } else {
+            path.to_vec()
+        });
+        let side = self.side;
+        side.filesystem.in_image(error.below(&side.path))
+    }
+
+    fn is_unknown(&self, path: &[u8]) -> bool {
+        self.unknown.as_ref().is_some_and(|unknown| {
+            let rest = path.strip_prefix(&unknown[..]);
+            unknown.is_empty() || rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
+        })
+    }
+}
+
+/// The order in which a walk comes by: a directory's name before all that is in it.
+fn compare(a: &[u8], b: &[u8]) -> Ordering {
+    let names = |path| <[u8]>::split(path, |byte: &u8| *byte == b'/');
+    names(a).cmp(names(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_is_that_of_the_walk() {
+        let walked = ["", "a", "a/b", "a/b/c", "a/c", "a-b", "b"];
+        for pair in walked.windows(2) {
+            assert_eq!(
+                compare(pair[0].as_bytes(), pair[1].as_bytes()),
+                Ordering::Less
+            );
+        }
+        assert_eq!(compare(b"a/b", b"a/b"), Ordering::Equal);
+    }
+}
