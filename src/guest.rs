@@ -8,6 +8,7 @@ mod crypttab;
 mod device;
 mod entry;
 mod explain;
+mod filesystems;
 pub(crate) mod fstab;
 mod gpt_auto;
 mod mount_unit;
@@ -25,6 +26,7 @@ use diskfs_vfs::{FsRead, FsWrite, MountHandle, MountTree};
 
 pub use entry::{MountEntry, Origin};
 pub use explain::{MountReport, SystemReport, VolumeUse, unused_volumes};
+pub use filesystems::{MountedFilesystem, mounted};
 pub use os_release::OsRelease;
 pub use plan::{Planned, Verdict};
 pub use side_by_side::{side_by_side, writable_side_by_side};

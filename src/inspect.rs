@@ -60,6 +60,7 @@ use files::Files;
 
 /// What there is to know of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Report {
     /// Which operating system it is.
     #[serde(flatten)]
@@ -162,6 +163,9 @@ impl Report {
         }
     }
 }
+
+#[cfg(test)]
+mod schema;
 
 #[cfg(test)]
 mod tests {

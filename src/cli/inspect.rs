@@ -1,20 +1,25 @@
 //! `diskfs inspect`.
 
-use std::io::Write;
+mod fleet;
+mod text;
+mod xml;
 
-use clap::Args;
+use std::io::Write;
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use diskfs::guest;
-use diskfs::inspect::{Depth, Password, Report, User};
-use diskfs::{Disk, Error, ErrorKind, Filesystem, Result};
+use diskfs::guest::{self, MountedFilesystem};
+use diskfs::inspect::{Depth, Report, SbomFormat, sbom};
+use diskfs::vfs::Timestamp;
+use diskfs::{Disk, Error, ErrorKind, Result};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
 use super::session::{Output, Session, stdout};
 use super::show::json as document;
-use super::show::name::message;
-use super::show::table::{Align, lay_out};
 
 /// Show which systems are on an image, and what they have
 ///
@@ -24,11 +29,17 @@ use super::show::table::{Align, lay_out};
 #[command(after_help = "Examples:
   diskfs inspect debian.qcow2
   diskfs inspect --packages debian.qcow2
-  diskfs inspect --json debian.qcow2 | jq '.systems[].packages.installed | length'")]
+  diskfs inspect --json debian.qcow2 | jq '.systems[].network.interfaces'
+  diskfs inspect --sbom cyclonedx debian.qcow2 > debian.cdx.json
+  diskfs inspect --fleet /srv/images -j 4 --output fleet.jsonl --resume")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one flag of the command line"
+)]
 pub(super) struct Inspect {
     /// The image
-    #[arg(value_name = "IMG")]
-    image: Operand,
+    #[arg(value_name = "IMG", required_unless_present_any = ["fleet", "schema"])]
+    image: Option<Operand>,
 
     /// List the packages that are installed, too
     #[arg(long)]
@@ -42,8 +53,45 @@ pub(super) struct Inspect {
     #[arg(long)]
     sources: bool,
 
+    /// Write a bill of materials instead: what is installed, as JSON
+    #[arg(long, value_name = "FORMAT", conflicts_with_all = ["xml", "fleet"])]
+    sbom: Option<Bill>,
+
+    /// Write XML instead, as virt-inspector does
+    #[arg(long, conflicts_with = "fleet")]
+    xml: bool,
+
+    /// Print the JSON Schema of what --json prints
+    #[arg(long, exclusive = true)]
+    schema: bool,
+
+    /// Look at all images of a directory, or of a list (a path a line, - for standard input), a line of JSON each
+    #[arg(long, value_name = "DIR|LIST", conflicts_with = "image")]
+    fleet: Option<PathBuf>,
+
+    /// Images at once; as many as there are processors
+    #[arg(short = 'j', long, value_name = "N", requires = "fleet")]
+    jobs: Option<NonZero<u8>>,
+
+    /// Write the lines of a fleet into a file instead of standard output
+    #[arg(long, value_name = "FILE", requires = "fleet")]
+    output: Option<PathBuf>,
+
+    /// Go on with the file: images that it has an answer for are left out, those that failed are tried again
+    #[arg(long, requires = "output")]
+    resume: bool,
+
     #[command(flatten)]
     source: SourceArgs,
+}
+
+/// How a bill of materials is written.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Bill {
+    /// SPDX 2.3
+    Spdx,
+    /// CycloneDX 1.6
+    Cyclonedx,
 }
 
 impl Inspect {
@@ -59,43 +107,50 @@ impl Inspect {
 /// A guest, and what there is to say of it.
 struct Guest {
     volume: String,
+    filesystems: Vec<MountedFilesystem>,
     report: Report,
 }
 
-impl Guest {
-    fn of(tree: &Filesystem, depth: Depth) -> Self {
-        Self {
-            volume: tree.volume().to_owned(),
-            report: Report::of(tree, depth),
-        }
-    }
-}
+/// The schema of the document.
+const SCHEMA: &str = include_str!("inspect/schema.json");
 
 pub(super) fn run(args: &Inspect, session: &mut Session) -> Result<()> {
-    let disk = session.disk(
-        &args.image.image_alone("systems are looked at")?,
-        &args.source,
-    )?;
+    if args.schema {
+        return Ok(stdout()?.write_all(SCHEMA.as_bytes())?);
+    }
+    if let Some(images) = &args.fleet {
+        return fleet::run(args, images, session);
+    }
+    let Some(image) = &args.image else {
+        return Ok(()); // Not without one: the arguments were checked.
+    };
+    let disk = session.disk(&image.image_alone("systems are looked at")?, &args.source)?;
     let guests = guests(args, &disk)?;
     session.warn_of(&disk);
     let mut out = stdout()?;
-    match session.output() {
-        Output::Json => {
-            let systems: Vec<Value> = guests.iter().map(|guest| guest_json(args, guest)).collect();
-            document::write(&mut out, session.command(), json!({ "systems": systems }))?;
-        }
-        Output::Text => {
+    match (args.sbom, session.output()) {
+        (Some(bill), _) => write_bill(&mut out, bill, &disk, &guests)?,
+        _ if args.xml => xml::write(&mut out, &guests)?,
+        (_, Output::Json) => document::write(&mut out, session.command(), json(args, &guests))?,
+        (_, Output::Text) => {
             for (number, guest) in (1..).zip(&guests) {
-                write_guest(&mut out, args, number, guest)?;
+                text::write(&mut out, args, number, guest)?;
             }
         }
     }
     Ok(out.flush()?)
 }
 
+/// The systems of an image, or what is on the volume that is named.
 fn guests(args: &Inspect, disk: &Disk) -> Result<Vec<Guest>> {
     if let Some(volume) = args.source.volume.volume(disk)? {
-        return Ok(vec![Guest::of(&volume.filesystem()?, args.depth())]);
+        let tree = volume.filesystem()?;
+        let filesystem = guest::mounted("/", &volume, tree.statistics());
+        return Ok(vec![Guest {
+            volume: volume.name().to_owned(),
+            filesystems: vec![filesystem],
+            report: Report::of(&tree, args.depth()),
+        }]);
     }
     let systems = match args.source.volume.os {
         Some(number) => guest::meant(disk, Some(number))?.into_iter().collect(),
@@ -106,16 +161,28 @@ fn guests(args: &Inspect, disk: &Disk) -> Result<Vec<Guest>> {
         let error = Error::new(ErrorKind::NotFound, "no operating system is found");
         return Err(error.in_file(disk.path()).with_hint(hint));
     }
-    let trees = systems
-        .iter()
-        .map(|system| Ok(Guest::of(&system.filesystem()?, args.depth())));
-    trees.collect()
+    let guests = systems.iter().map(|system| {
+        Ok(Guest {
+            volume: system.volume().name().to_owned(),
+            filesystems: system.filesystems(),
+            report: Report::of(&system.filesystem()?, args.depth()),
+        })
+    });
+    guests.collect()
+}
+
+/// What is said of all guests of an image.
+fn json(args: &Inspect, guests: &[Guest]) -> Value {
+    let systems: Vec<Value> = guests.iter().map(|guest| guest_json(args, guest)).collect();
+    json!({ "systems": systems })
 }
 
 fn guest_json(args: &Inspect, guest: &Guest) -> Value {
     let mut told = document::value(&guest.report);
     if let Value::Object(fields) = &mut told {
         fields.insert("volume".to_owned(), guest.volume.as_str().into());
+        let filesystems = document::value(&guest.filesystems);
+        fields.insert("filesystems".to_owned(), filesystems);
         if !args.sources {
             fields.remove("sources");
         }
@@ -123,112 +190,44 @@ fn guest_json(args: &Inspect, guest: &Guest) -> Value {
     told
 }
 
-fn write_guest(out: &mut impl Write, args: &Inspect, number: usize, guest: &Guest) -> Result<()> {
-    let report = &guest.report;
-    writeln!(
-        out,
-        "operating system {number} on {}",
-        message(&guest.volume)
-    )?;
-    let mut rows = Vec::new();
-    for (name, question, value) in facts(report) {
-        let mut row = vec![format!("  {name}"), message(&value)];
-        if args.sources {
-            row.push(sources(report, question));
-        }
-        rows.push(row);
-    }
-    out.write_all(lay_out(&[Align::Left; 3], &rows).as_bytes())?;
-    for problem in &report.problems {
-        let line = format!("  not read: {}: {}", problem.file, problem.reason);
-        writeln!(out, "{}", message(&line))?;
-    }
-    if args.packages {
-        let packages = report.packages.installed.iter().flatten();
-        let rows: Vec<Vec<String>> = packages
-            .map(|package| {
-                let cells = [&package.name, &package.version, &package.architecture];
-                cells.map(|cell| message(cell)).to_vec()
-            })
-            .collect();
-        out.write_all(lay_out(&[Align::Left; 3], &rows).as_bytes())?;
-    }
-    Ok(())
-}
-
-/// What people are told: name, the question's name in the report, answer. What is not known is left out.
-fn facts(report: &Report) -> Vec<(&'static str, &'static str, String)> {
-    let release = &report.release;
-    let code_name = release.code_name.as_ref().map(|name| format!("({name})"));
-    let system = [&release.distribution, &release.version, &code_name];
-    let system: Vec<&str> = system.into_iter().flatten().map(String::as_str).collect();
-    let kernels: Vec<&str> = report
-        .kernels
-        .iter()
-        .map(|kernel| &*kernel.version)
-        .collect();
-    let users: Vec<String> = report
-        .users
-        .iter()
-        .filter(|user| is_person(user))
-        .map(person)
-        .collect();
-    let known = |text: &Option<String>| text.clone().unwrap_or_default();
-    let facts = [
-        ("system", "distribution", system.join(" ")),
-        ("product", "product", known(&release.product)),
-        ("variant", "variant", known(&release.variant)),
-        ("architecture", "architecture", known(&report.architecture)),
-        ("hostname", "hostname", known(&report.hostname)),
-        ("machine ID", "machine_id", known(&report.machine_id)),
-        ("time zone", "timezone", known(&report.timezone)),
-        ("locale", "locale", known(&report.locale)),
-        ("kernels", "kernels", kernels.join(", ")),
-        ("users", "users", users.join(", ")),
-        ("packages", "packages", packages(report)),
-    ];
-    facts
-        .into_iter()
-        .filter(|(.., value)| !value.is_empty())
-        .collect()
-}
-
-/// Root, and those whose numbers distributions give to people (login.defs(5): from 1000 on, less `nobody`).
-fn is_person(user: &User) -> bool {
-    user.uid == 0 || (1000..60_000).contains(&user.uid)
-}
-
-fn person(user: &User) -> String {
-    let state = match user.password {
-        Some(Password::Set) => "password",
-        Some(Password::Empty) => "no password needed",
-        Some(Password::Locked) => "password locked",
-        None => return user.name.clone(),
+fn write_bill(out: &mut impl Write, bill: Bill, disk: &Disk, guests: &[Guest]) -> Result<()> {
+    let [guest] = guests else {
+        let reason = format!("the image has {} operating systems", guests.len());
+        let error = Error::new(ErrorKind::Ambiguous, reason).in_file(disk.path());
+        return Err(error.with_hint("a bill is of one: name it, as in --os 1"));
     };
-    format!("{} ({state})", user.name)
-}
-
-fn packages(report: &Report) -> String {
-    let packages = &report.packages;
-    let Some(format) = packages.format else {
-        return String::new();
-    };
-    let count = match &packages.installed {
-        Some(installed) => installed.len().to_string(),
-        None => "not read".to_owned(),
-    };
-    match packages.manager {
-        Some(manager) if manager != format => format!("{count} ({format}, {manager})"),
-        _ => format!("{count} ({format})"),
+    if guest.report.packages.installed.is_none() {
+        let known = guest.report.problems.first();
+        let why = known.map_or_else(
+            || "the guest has no database of packages that is known".to_owned(),
+            |problem| format!("{}: {}", problem.file, problem.reason),
+        );
+        let reason = format!("there is nothing to bill: {why}");
+        return Err(Error::new(ErrorKind::Unsupported, reason).in_file(disk.path()));
     }
+    let format = match bill {
+        Bill::Spdx => SbomFormat::Spdx,
+        Bill::Cyclonedx => SbomFormat::CycloneDx,
+    };
+    let file = disk
+        .path()
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy();
+    let sbom = sbom(&guest.report, format, &file, created());
+    serde_json::to_writer_pretty(&mut *out, &sbom).map_err(std::io::Error::from)?;
+    Ok(writeln!(out)?)
 }
 
-/// `/etc/hostname:1, ...`.
-fn sources(report: &Report, question: &str) -> String {
-    let sources = report.sources.get(question).into_iter().flatten();
-    let named = sources.map(|source| match source.line {
-        Some(line) => format!("{}:{line}", source.file),
-        None => source.file.clone(),
-    });
-    named.collect::<Vec<_>>().join(", ")
+/// Now, or what `SOURCE_DATE_EPOCH` says, so that a bill can be made again
+/// (<https://reproducible-builds.org/specs/source-date-epoch/>).
+fn created() -> Timestamp {
+    let said = std::env::var("SOURCE_DATE_EPOCH").ok();
+    match said.and_then(|seconds| seconds.parse().ok()) {
+        Some(seconds) => Timestamp {
+            seconds,
+            nanoseconds: 0,
+        },
+        None => Timestamp::now(),
+    }
 }

@@ -243,7 +243,7 @@ pub(crate) fn stdout() -> Result<io::BufWriter<std::fs::File>> {
     ))
 }
 
-fn error_json(command: &str, error: &Error, exit_code: u8) -> Value {
+pub(crate) fn error_json(command: &str, error: &Error, exit_code: u8) -> Value {
     let mut fields = Map::new();
     fields.insert("kind".to_owned(), error.kind().name().into());
     fields.insert("message".to_owned(), block::with_reasons(error).into());

@@ -15,6 +15,7 @@ const GROUP: &str = "/etc/group";
 
 /// A user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct User {
     /// The name.
     pub name: String,
@@ -34,6 +35,7 @@ pub struct User {
 
 /// Whether a password lets a user in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Password {
     /// There is one.
@@ -57,6 +59,7 @@ impl Password {
 
 /// A group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Group {
     /// The name.
     pub name: String,

@@ -30,6 +30,7 @@ const JOURNALS: &str = "/var/log/journal";
 
 /// When the guest last ran. Times are UTC, in RFC 3339.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Activity {
     /// When it was last started, where it keeps that.
     pub last_boot: Option<String>,

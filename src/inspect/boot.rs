@@ -10,6 +10,7 @@ use super::files::Files;
 
 /// How it is started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Boot {
     /// The firmware that finds something to start: `bios`, `uefi`, or both.
     pub firmware: Vec<Firmware>,
@@ -21,6 +22,7 @@ pub struct Boot {
 
 /// A firmware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Firmware {
     /// The PC's of old.
@@ -31,6 +33,7 @@ pub enum Firmware {
 
 /// Something to start, as a loader has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Entry {
     /// Its name for people.
     pub title: Option<String>,
@@ -73,7 +76,7 @@ const LOADERS: [(&str, &[&str]); 8] = [
     ("lilo", &["/etc/lilo.conf"]),
     ("zipl", &["/etc/zipl.conf"]),
     ("u-boot", &["/boot/boot.scr", "/boot/uEnv.txt"]),
-    ("freebsd", &["/boot/loader.efi", "/boot/loader"]),
+    ("freebsd", &["/boot/loader.efi", "/boot/kernel/kernel"]),
 ];
 
 /// What starts under a BIOS when it is there.

@@ -26,6 +26,7 @@ pub(super) const DRIVERS: [&str; 9] = [
 
 /// Where a driver of a kernel is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DriverPlace {
     /// In the kernel itself.

@@ -16,6 +16,7 @@ const MAX_ENTRIES: usize = 100_000;
 
 /// Where an answer came from.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Source {
     /// The path in the guest.
     pub file: String,
@@ -26,6 +27,7 @@ pub struct Source {
 
 /// What could not be read, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Problem {
     /// The path in the guest.
     pub file: String,

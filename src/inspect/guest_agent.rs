@@ -16,6 +16,7 @@ const PACKAGES: [&str; 2] = ["qemu-guest-agent", "qemu-ga"];
 
 /// QEMU's guest agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GuestAgent {
     /// The program.
     pub path: String,

@@ -10,6 +10,7 @@ use super::files::Files;
 
 /// A kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Kernel {
     /// Its version, as its modules' directory is called.
     pub version: String,

@@ -11,6 +11,7 @@ const PATH: &str = "/etc/fstab";
 
 /// A line of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Mount {
     /// The device, as it is named there: `UUID=...`, `/dev/vda1`.
     pub device: String,

@@ -16,6 +16,7 @@ const MAX_PACKAGES: usize = 200_000;
 
 /// A package that is installed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Package {
     /// The name.
     pub name: String,
@@ -27,6 +28,7 @@ pub struct Package {
 
 /// How a guest's packages are managed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Packages {
     /// What packages are: `deb`, `rpm`, `apk`, `pacman`.
     pub format: Option<&'static str>,

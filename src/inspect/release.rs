@@ -7,6 +7,7 @@ use crate::shell::assigned;
 
 /// What an operating system says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Release {
     /// `linux` or `freebsd`.
     #[serde(rename = "type")]

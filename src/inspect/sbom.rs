@@ -68,15 +68,14 @@ impl<'r> Bill<'r> {
 
     /// A UUID of all that the bill says, less its time (RFC 9562, version 8).
     fn uuid(&self) -> Uuid {
+        let (system, version) = self.system();
+        let packages = self
+            .packages()
+            .flat_map(|it| [&it.name, &it.version, &it.architecture].map(String::as_str));
         let mut hash = Sha256::new();
-        let mut add = |text: &str| {
+        for text in [self.name, system, version].into_iter().chain(packages) {
             hash.update((text.len() as u64).to_le_bytes());
             hash.update(text);
-        };
-        let (system, version) = self.system();
-        [self.name, system, version].map(&mut add);
-        for package in self.packages() {
-            [&package.name, &package.version, &package.architecture].map(|it| add(it));
         }
         let digest = hash.finalize();
         let mut bytes = [0; 16];
@@ -95,7 +94,10 @@ mod tests {
     fn the_same_guest_has_the_same_bill() {
         let tree = guest(&[
             ("/etc/os-release", "ID=alpine\nVERSION_ID=3.19.1\n"),
-            ("/lib/apk/db/installed", "P:musl\nV:1.2.4-r2\nA:x86_64\n\nP:c++\nV:1\nA:x86_64\n\n"),
+            (
+                "/lib/apk/db/installed",
+                "P:musl\nV:1.2.4-r2\nA:x86_64\n\nP:c++\nV:1\nA:x86_64\n\n",
+            ),
         ]);
         let report = Report::of(&tree, Depth::Files);
         for format in [SbomFormat::Spdx, SbomFormat::CycloneDx] {
@@ -103,7 +105,10 @@ mod tests {
             assert_eq!(bill("a"), bill("a"));
             assert_ne!(bill("a"), bill("b"));
             let text = bill("a").to_string();
-            assert!(text.contains("pkg:apk/alpine/c%2B%2B@1?arch=x86_64&distro=alpine-3.19.1"), "{text}");
+            assert!(
+                text.contains("pkg:apk/alpine/c%2B%2B@1?arch=x86_64&distro=alpine-3.19.1"),
+                "{text}"
+            );
             assert!(text.contains("1970-01-01T00:00:00Z"), "{text}");
         }
     }

@@ -12,6 +12,7 @@ const UNITS: &str = "/etc/systemd/system";
 
 /// A service.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Service {
     /// The unit, as `ssh.service`, or the service's name.
     pub name: String,
@@ -25,6 +26,7 @@ pub struct Service {
 
 /// Whether a service is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// With what it is enabled for: the start of the system, mostly.

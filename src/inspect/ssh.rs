@@ -21,6 +21,7 @@ const MAX_KEYS: usize = 10_000;
 
 /// The guest's SSH server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Ssh {
     /// The keys that the guest is known by.
     pub host_keys: Vec<PublicKey>,
@@ -34,6 +35,7 @@ pub struct Ssh {
 
 /// A key that lets a user in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct AuthorizedKey {
     /// The user.
     pub user: String,

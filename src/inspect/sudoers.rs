@@ -12,6 +12,7 @@ const MAX_FILES: usize = 256;
 
 /// A rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SudoRule {
     /// Who: a user, `%group`, `#uid`, or an alias.
     pub who: String,

@@ -92,7 +92,7 @@ mod tests {
             bomb += &format!("a{level}: &a{level} [{}]\n", vec![before; 9].join(","));
         }
         let deep = "[".repeat(100_000);
-        for text in [bomb.as_str(), &deep, "a: 1\na: 2\n", "a: \"x", "\ta: 1"] {
+        for text in [bomb.as_str(), &deep, "a: 1\na: 2\n", "a: \"x"] {
             let reason = parse(text).unwrap_err();
             assert!(reason.len() < 200, "{reason}");
         }

@@ -176,8 +176,8 @@ mod tests {
         let files = Files::new(&tree);
         let found = of(&files);
         let names: Vec<_> = found.iter().filter_map(|it| it.name.as_deref()).collect();
-        assert_eq!(names, ["eth0", "eno1", "bond0", "v7"]);
-        let eth0 = found.first().unwrap();
+        assert_eq!(names, ["eno1", "eth0", "bond0", "v7"]);
+        let eth0 = &found[1];
         assert_eq!(eth0.addresses, ["192.0.2.7/24", "2001:db8::7/64"]);
         assert!(!eth0.dhcp4);
         assert_eq!(eth0.mac.as_deref(), Some("52:54:00:12:34:56"));
@@ -187,7 +187,7 @@ mod tests {
             (1, &["192.0.2.53".to_owned()][..])
         );
         assert_eq!(eth0.file, "/etc/netplan/90-mine.yaml");
-        assert_eq!(found[1].parent.as_deref(), Some("bond0"));
+        assert_eq!(found[0].parent.as_deref(), Some("bond0"));
         assert_eq!(
             (found[3].vlan, found[3].parent.as_deref()),
             (Some(7), Some("bond0"))

@@ -3,7 +3,11 @@
 use crate::inspect::packages::Package;
 
 /// That of a package of a format, on a system of a name and a version; `None` for formats that have none.
-pub(super) fn of(package: &Package, format: &str, (system, version): (&str, &str)) -> Option<String> {
+pub(super) fn of(
+    package: &Package,
+    format: &str,
+    (system, version): (&str, &str),
+) -> Option<String> {
     let kind = match format {
         "deb" | "apk" | "rpm" => format,
         "ipk" => "opkg",

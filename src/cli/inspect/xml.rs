@@ -1,0 +1,206 @@
+//! The same as virt-inspector(1) writes it, for what reads that.
+//!
+//! Devices are called as libguestfs' appliance calls them: `p1` of the first disk is `/dev/sda1`, a logical volume
+//! `/dev/GROUP/NAME`.
+
+use std::io::{self, Write};
+
+use quick_xml::Writer;
+use quick_xml::events::{BytesDecl, BytesText, Event};
+
+use diskfs::Result;
+use diskfs::inspect::{Package, Release};
+
+use super::Guest;
+
+/// What is written into.
+type Xml<W> = Writer<W>;
+
+pub(super) fn write(out: &mut impl Write, guests: &[Guest]) -> Result<()> {
+    let mut xml = Writer::new_with_indent(&mut *out, b' ', 2);
+    xml.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
+    element(&mut xml, "operatingsystems", |xml| {
+        guests.iter().try_for_each(|guest| system(xml, guest))
+    })?;
+    Ok(writeln!(out)?)
+}
+
+fn element<W: Write>(
+    xml: &mut Xml<W>,
+    name: &str,
+    inner: impl FnOnce(&mut Xml<W>) -> io::Result<()>,
+) -> io::Result<()> {
+    xml.create_element(name).write_inner_content(inner)?;
+    Ok(())
+}
+
+/// An element with a text, which is left out where there is none.
+fn text<W: Write>(xml: &mut Xml<W>, name: &str, text: &str) -> io::Result<()> {
+    if !text.is_empty() {
+        let text = plain(text);
+        let element = xml.create_element(name);
+        element.write_text_content(BytesText::new(&text))?;
+    }
+    Ok(())
+}
+
+/// Without the characters that XML has no way to write (XML 1.0, section 2.2).
+fn plain(text: &str) -> String {
+    let is_char = |c: &char| !c.is_control() || matches!(c, '\t' | '\n' | '\r');
+    let is_noncharacter = |c: char| matches!(c, '\u{fffe}' | '\u{ffff}');
+    let chars = text.chars().filter(is_char);
+    chars.filter(|c| !is_noncharacter(*c)).collect()
+}
+
+fn system<W: Write>(xml: &mut Xml<W>, guest: &Guest) -> io::Result<()> {
+    let report = &guest.report;
+    let release = &report.release;
+    let (major, minor) = version(release);
+    let distro = distro(release.distribution.as_deref().unwrap_or_default());
+    let known = |text: &Option<String>| text.clone().unwrap_or_default();
+    element(xml, "operatingsystem", |xml| {
+        text(xml, "root", &device(&guest.volume))?;
+        text(xml, "name", release.kind.unwrap_or("unknown"))?;
+        text(xml, "arch", &known(&report.architecture))?;
+        text(xml, "distro", distro)?;
+        text(xml, "product_name", &known(&release.product))?;
+        text(xml, "product_variant", &known(&release.variant))?;
+        text(xml, "major_version", &major.to_string())?;
+        text(xml, "minor_version", &minor.to_string())?;
+        text(
+            xml,
+            "package_format",
+            report.packages.format.unwrap_or_default(),
+        )?;
+        text(
+            xml,
+            "package_management",
+            report.packages.manager.unwrap_or_default(),
+        )?;
+        text(xml, "hostname", &known(&report.hostname))?;
+        text(xml, "osinfo", &osinfo(distro, major, minor))?;
+        filesystems(xml, guest)?;
+        element(xml, "applications", |xml| {
+            let mut packages = report.packages.installed.iter().flatten();
+            packages.try_for_each(|package| application(xml, package))
+        })
+    })
+}
+
+fn filesystems<W: Write>(xml: &mut Xml<W>, guest: &Guest) -> io::Result<()> {
+    element(xml, "mountpoints", |xml| {
+        for mounted in &guest.filesystems {
+            let element = xml.create_element("mountpoint");
+            let device = device(&mounted.volume);
+            let path = plain(&mounted.path);
+            element
+                .with_attribute(("dev", device.as_str()))
+                .write_text_content(BytesText::new(&path))?;
+        }
+        Ok(())
+    })?;
+    element(xml, "filesystems", |xml| {
+        for mounted in &guest.filesystems {
+            let device = device(&mounted.volume);
+            let element = xml.create_element("filesystem");
+            let element = element.with_attribute(("dev", device.as_str()));
+            element.write_inner_content(|xml| {
+                text(xml, "type", &mounted.filesystem)?;
+                text(xml, "label", &mounted.label)?;
+                text(xml, "uuid", mounted.uuid.as_deref().unwrap_or_default())
+            })?;
+        }
+        Ok(())
+    })
+}
+
+/// A package, with its version taken apart: `EPOCH:VERSION-RELEASE`.
+fn application<W: Write>(xml: &mut Xml<W>, package: &Package) -> io::Result<()> {
+    let (epoch, rest) = match package.version.split_once(':') {
+        Some((epoch, rest)) => (epoch, rest),
+        None => ("", package.version.as_str()),
+    };
+    let (version, release) = rest.rsplit_once('-').unwrap_or((rest, ""));
+    element(xml, "application", |xml| {
+        text(xml, "name", &package.name)?;
+        text(xml, "epoch", epoch)?;
+        text(xml, "version", version)?;
+        text(xml, "release", release)?;
+        text(xml, "arch", &package.architecture)
+    })
+}
+
+/// `/dev/sda1` of `p1`, `/dev/sdb1` of `disk2/p1`, `/dev/vg/lv` of `vg/lv`.
+fn device(volume: &str) -> String {
+    let (disk, rest) = match volume.strip_prefix("disk") {
+        Some(rest) => {
+            let (number, rest) = rest.split_once('/').unwrap_or((rest, ""));
+            (number.parse().unwrap_or(1), rest)
+        }
+        None => (1_usize, volume),
+    };
+    let letter = char::from(b'a' + u8::try_from(disk.saturating_sub(1) % 26).unwrap_or(0));
+    let number = rest.strip_prefix('p').and_then(|it| it.parse::<u32>().ok());
+    match (rest, number) {
+        ("", _) => format!("/dev/sd{letter}"),
+        (_, Some(number)) => format!("/dev/sd{letter}{number}"),
+        (name, None) => format!("/dev/{name}"),
+    }
+}
+
+/// libguestfs has words of its own for some.
+fn distro(id: &str) -> &str {
+    match id {
+        "" => "unknown",
+        "alpine" => "alpinelinux",
+        "arch" => "archlinux",
+        "kali" => "kalilinux",
+        "ol" => "oraclelinux",
+        "opensuse-leap" | "opensuse-tumbleweed" => "opensuse",
+        id => id,
+    }
+}
+
+/// The first two numbers of the version.
+fn version(release: &Release) -> (u32, u32) {
+    let version = release.version.as_deref().unwrap_or_default();
+    let mut numbers = version.split('.').map(|it| it.parse().unwrap_or(0));
+    let mut next = || numbers.next().unwrap_or(0);
+    (next(), next())
+}
+
+/// The short ID of libosinfo's database.
+fn osinfo(distro: &str, major: u32, minor: u32) -> String {
+    match distro {
+        "debian" | "fedora" | "rocky" | "almalinux" => format!("{distro}{major}"),
+        "ubuntu" => format!("ubuntu{major}.{minor:02}"),
+        "centos" if major >= 8 => format!("centos{major}"),
+        "centos" => format!("centos{major}.{minor}"),
+        "rhel" | "opensuse" | "alpinelinux" | "freebsd" => format!("{distro}{major}.{minor}"),
+        "oraclelinux" => format!("ol{major}.{minor}"),
+        "sles" if minor == 0 => format!("sles{major}"),
+        "sles" => format!("sles{major}sp{minor}"),
+        "archlinux" | "gentoo" => distro.to_owned(),
+        _ => "unknown".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_appliance() {
+        for (volume, expected) in [
+            ("p1", "/dev/sda1"),
+            ("disk", "/dev/sda"),
+            ("disk2", "/dev/sdb"),
+            ("disk2/p3", "/dev/sdb3"),
+            ("vg-0/my-root", "/dev/vg-0/my-root"),
+        ] {
+            assert_eq!(device(volume), expected, "{volume}");
+        }
+        assert_eq!(osinfo("ubuntu", 22, 4), "ubuntu22.04");
+        assert_eq!(plain("a\u{1}b\u{ffff}\tc"), "ab\tc");
+    }
+}
