@@ -1,0 +1,76 @@
+//! A package's header as it lies in a database: bytes with a length, wherever they are.
+
+use diskfs_block::{Error, Result};
+
+/// Bytes that are read where they are wanted.
+pub(crate) trait Blob {
+    /// How many there are.
+    fn len_bytes(&self) -> u64;
+
+    /// Fills `buf` from byte `offset` on.
+    ///
+    /// # Errors
+    /// `Corrupt` when it ends before; what the device answers when it cannot be read.
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<()>;
+}
+
+/// Fails unless `len` bytes at `offset` lie within a blob of `len_bytes`.
+pub(crate) fn check_within(offset: u64, len: u64, len_bytes: u64) -> Result<()> {
+    match offset.checked_add(len) {
+        Some(end) if end <= len_bytes => Ok(()),
+        _ => Err(Error::corrupt(format!(
+            "{len} bytes are wanted at byte {offset} of what has {len_bytes}"
+        ))),
+    }
+}
+
+/// A part of another one.
+pub(crate) struct Part<B> {
+    inner: B,
+    start: u64,
+    len_bytes: u64,
+}
+
+impl<B: Blob> Part<B> {
+    /// `len_bytes` bytes of `inner` from `start` on.
+    ///
+    /// # Errors
+    /// `Corrupt` when it has not so many.
+    pub(crate) fn new(inner: B, start: u64, len_bytes: u64) -> Result<Self> {
+        check_within(start, len_bytes, inner.len_bytes())?;
+        Ok(Self {
+            inner,
+            start,
+            len_bytes,
+        })
+    }
+}
+
+impl<B: Blob> Blob for Part<B> {
+    fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let len = diskfs_block::bytes::len_u64(buf.len());
+        check_within(offset, len, self.len_bytes)?;
+        self.inner.read_at(self.start.saturating_add(offset), buf)
+    }
+}
+
+#[cfg(test)]
+pub(crate) struct InMemory(pub(crate) Vec<u8>);
+
+#[cfg(test)]
+impl Blob for InMemory {
+    fn len_bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        check_within(offset, buf.len() as u64, self.len_bytes())?;
+        let start = usize::try_from(offset).unwrap();
+        buf.copy_from_slice(&self.0[start..start + buf.len()]);
+        Ok(())
+    }
+}

@@ -1,0 +1,356 @@
+//! A package's header, as databases have it: an index of tags, then their values. rpm,
+//! `docs/manual/format_header.md` and `lib/header.c`; the tags are those of `include/rpm/rpmtag.h`.
+//!
+//! Numbers are big-endian. Most entries belong to an immutable region, whose own entry stands first;
+//! what was added when the package was installed stands behind it, and counts where both have a tag.
+
+use diskfs_block::bytes::{array, len_u64};
+use diskfs_block::{Error, Result};
+
+use crate::blob::{Blob, check_within};
+use crate::package::Package;
+
+/// Count of entries and length of the values.
+const INTRO_BYTES: u64 = 8;
+
+/// An entry: tag, type, offset, count.
+const ENTRY_BYTES: usize = 16;
+
+/// `HEADER_TAGS_MAX` of rpm.
+const MAX_ENTRIES: u32 = 0xffff;
+
+/// `HEADER_DATA_MAX` of rpm.
+const MAX_VALUES_BYTES: u32 = 0x0fff_ffff;
+
+/// Names, versions, releases and architectures together are the name of a file.
+const MAX_NAME_BYTES: usize = 255;
+
+/// Of other text: expressions of licences are the longest that there are, of some KiB.
+const MAX_TEXT_BYTES: usize = 64 << 10;
+
+/// Text is looked for its end in pieces of this size.
+const PIECE_BYTES: usize = 128;
+
+/// `RPMTAG_*`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tag {
+    Name,
+    Version,
+    Release,
+    Epoch,
+    Summary,
+    InstallTime,
+    Size,
+    Vendor,
+    License,
+    Url,
+    Arch,
+    SourceRpm,
+    LongSize,
+    ModularityLabel,
+}
+
+impl Tag {
+    const COUNT: usize = 14;
+
+    /// Its place among those that are looked for.
+    fn of(number: u32) -> Option<(usize, Self)> {
+        Some(match number {
+            1000 => (0, Self::Name),
+            1001 => (1, Self::Version),
+            1002 => (2, Self::Release),
+            1003 => (3, Self::Epoch),
+            1004 => (4, Self::Summary),
+            1008 => (5, Self::InstallTime),
+            1009 => (6, Self::Size),
+            1011 => (7, Self::Vendor),
+            1014 => (8, Self::License),
+            1020 => (9, Self::Url),
+            1022 => (10, Self::Arch),
+            1044 => (11, Self::SourceRpm),
+            5009 => (12, Self::LongSize),
+            5096 => (13, Self::ModularityLabel),
+            _ => return None,
+        })
+    }
+}
+
+/// Where a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Entry {
+    tag: Tag,
+    kind: u32,
+    offset: u32,
+    count: u32,
+}
+
+impl Entry {
+    /// One that is looked for, and its place.
+    fn from_bytes(bytes: &[u8]) -> Option<(usize, Self)> {
+        let field = |at| array(bytes, at).map(u32::from_be_bytes);
+        let (place, tag) = Tag::of(field(0)?)?;
+        let entry = Self {
+            tag,
+            kind: field(4)?,
+            offset: field(8)?,
+            count: field(12)?,
+        };
+        Some((place, entry))
+    }
+}
+
+/// The entries that are looked for; their values are read when they are wanted.
+struct Header<'b> {
+    blob: &'b mut dyn Blob,
+    entries: [Option<Entry>; Tag::COUNT],
+    values_start: u64,
+    values_bytes: u64,
+}
+
+/// The package that a header is of.
+///
+/// # Errors
+/// `Corrupt` when it is none, or what is wanted of it lies outside of it; what the device answers.
+pub(crate) fn read_package(blob: &mut dyn Blob) -> Result<Package> {
+    let mut header = Header::open(blob)?;
+    let name = header.name(Tag::Name)?.ok_or_else(|| lacks("name"))?;
+    header.package(name.clone()).map_err(|error| {
+        let reason = format!("the package `{name}`: {}", error.reason());
+        Error::new(error.kind(), reason)
+    })
+}
+
+impl<'b> Header<'b> {
+    fn open(blob: &'b mut dyn Blob) -> Result<Self> {
+        let mut intro = [0; 8];
+        blob.read_at(0, &mut intro)?;
+        let field = |at| array(&intro, at).map_or(0, u32::from_be_bytes);
+        let (count, values_bytes) = (field(0), field(4));
+        if !(1..=MAX_ENTRIES).contains(&count) || values_bytes > MAX_VALUES_BYTES {
+            let reason = format!("a header of {count} entries and {values_bytes} bytes of values");
+            return Err(Error::corrupt(reason));
+        }
+        let values_bytes = u64::from(values_bytes);
+        let index_bytes = u64::from(count).saturating_mul(len_u64(ENTRY_BYTES));
+        let values_start = INTRO_BYTES.saturating_add(index_bytes);
+        check_within(values_start, values_bytes, blob.len_bytes())?;
+        let entries = entries(blob, index_bytes)?;
+        Ok(Self {
+            blob,
+            entries,
+            values_start,
+            values_bytes,
+        })
+    }
+
+    /// The values in the order that they have in most headers: what was added last comes last.
+    fn package(&mut self, name: String) -> Result<Package> {
+        let version = self.name(Tag::Version)?.ok_or_else(|| lacks("version"))?;
+        let release = self.name(Tag::Release)?.ok_or_else(|| lacks("release"))?;
+        let epoch = self.number(Tag::Epoch)?;
+        let too_large = || Error::corrupt("its epoch is too large");
+        let epoch = epoch.map(u32::try_from).transpose();
+        let epoch = epoch.map_err(|_| too_large())?;
+        let summary = self.text(Tag::Summary)?;
+        let size_bytes = self.number(Tag::Size)?;
+        let vendor = self.text(Tag::Vendor)?;
+        let license = self.text(Tag::License)?;
+        let url = self.text(Tag::Url)?;
+        let arch = self.name(Tag::Arch)?;
+        let source_rpm = self.text(Tag::SourceRpm)?;
+        let size_bytes = self.number(Tag::LongSize)?.or(size_bytes);
+        let modularity_label = self.text(Tag::ModularityLabel)?;
+        Ok(Package {
+            name,
+            epoch,
+            version,
+            release,
+            arch,
+            vendor,
+            license,
+            source_rpm,
+            install_time_seconds: self.number(Tag::InstallTime)?,
+            size_bytes,
+            summary,
+            url,
+            modularity_label,
+        })
+    }
+
+    fn entry(&self, tag: Tag) -> Option<Entry> {
+        let mut entries = self.entries.iter().flatten();
+        entries.find(|entry| entry.tag == tag).copied()
+    }
+
+    /// The first number of a tag, of whatever width.
+    fn number(&mut self, tag: Tag) -> Result<Option<u64>> {
+        let Some(entry) = self.entry(tag) else {
+            return Ok(None);
+        };
+        let width = match entry.kind {
+            2 => 1,
+            3 => 2,
+            4 => 4,
+            5 => 8,
+            _ => return Err(is_odd(entry)),
+        };
+        let mut bytes = [0; 8];
+        if let Some(end) = bytes.get_mut(8_usize.saturating_sub(width)..) {
+            check_within(entry.offset.into(), len_u64(width), self.values_bytes)?;
+            let at = self.values_start.saturating_add(entry.offset.into());
+            self.blob.read_at(at, end)?;
+        }
+        Ok((entry.count > 0).then_some(u64::from_be_bytes(bytes)))
+    }
+
+    fn name(&mut self, tag: Tag) -> Result<Option<String>> {
+        self.first_text(tag, MAX_NAME_BYTES)
+    }
+
+    fn text(&mut self, tag: Tag) -> Result<Option<String>> {
+        self.first_text(tag, MAX_TEXT_BYTES)
+    }
+
+    /// The first text of a tag: of several translations, that is the original.
+    fn first_text(&mut self, tag: Tag, max_bytes: usize) -> Result<Option<String>> {
+        let Some(entry) = self.entry(tag) else {
+            return Ok(None);
+        };
+        if !matches!(entry.kind, 6 | 8 | 9) {
+            return Err(is_odd(entry));
+        }
+        let mut text = Vec::new();
+        let mut at = u64::from(entry.offset);
+        loop {
+            let left = self.values_bytes.saturating_sub(at);
+            let len = PIECE_BYTES.min(usize::try_from(left).unwrap_or(PIECE_BYTES));
+            let mut piece = [0; PIECE_BYTES];
+            let piece = piece.get_mut(..len).unwrap_or_default();
+            if piece.is_empty() {
+                return Err(Error::corrupt(format!("{tag:?} has no end")));
+            }
+            self.blob
+                .read_at(self.values_start.saturating_add(at), piece)?;
+            let end = piece.iter().position(|byte| *byte == 0);
+            text.extend(piece.iter().take(end.unwrap_or(len)));
+            if text.len() > max_bytes {
+                let reason = format!("{tag:?} is longer than {max_bytes} bytes");
+                return Err(Error::corrupt(reason));
+            }
+            if end.is_some() {
+                break;
+            }
+            at = at.saturating_add(len_u64(len));
+        }
+        let text = String::from_utf8(text);
+        let lossy = |error: std::string::FromUtf8Error| {
+            String::from_utf8_lossy(error.as_bytes()).into_owned()
+        };
+        Ok(Some(text.unwrap_or_else(lossy)))
+    }
+}
+
+/// Those that are looked for. The last entry of a tag counts.
+fn entries(blob: &mut dyn Blob, index_bytes: u64) -> Result<[Option<Entry>; Tag::COUNT]> {
+    let mut index = vec![0; diskfs_block::bytes::index(index_bytes)];
+    blob.read_at(INTRO_BYTES, &mut index)?;
+    let mut found = [None; Tag::COUNT];
+    for (place, entry) in index
+        .chunks_exact(ENTRY_BYTES)
+        .filter_map(Entry::from_bytes)
+    {
+        if let Some(place) = found.get_mut(place) {
+            *place = Some(entry);
+        }
+    }
+    Ok(found)
+}
+
+fn lacks(what: &str) -> Error {
+    Error::corrupt(format!("a header has no {what}"))
+}
+
+fn is_odd(entry: Entry) -> Error {
+    Error::corrupt(format!("{:?} is of type {}", entry.tag, entry.kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blob::InMemory;
+
+    /// A header of entries with their values.
+    fn header(entries: &[(u32, u32, u32, &[u8])]) -> Vec<u8> {
+        let mut index = Vec::new();
+        let mut values = Vec::new();
+        for (tag, kind, count, value) in entries {
+            for field in [*tag, *kind, values.len() as u32, *count] {
+                index.extend(field.to_be_bytes());
+            }
+            values.extend(*value);
+        }
+        let intro = [entries.len() as u32, values.len() as u32];
+        let intro = intro.into_iter().flat_map(u32::to_be_bytes);
+        intro.chain(index).chain(values).collect()
+    }
+
+    fn read(bytes: Vec<u8>) -> Result<Package> {
+        read_package(&mut InMemory(bytes))
+    }
+
+    const NVR: [(u32, u32, u32, &[u8]); 3] = [
+        (1000, 6, 1, b"bash\0"),
+        (1001, 6, 1, b"5.2\0"),
+        (1002, 6, 1, b"1\0"),
+    ];
+
+    #[test]
+    fn what_was_added_counts() {
+        let mut entries = NVR.to_vec();
+        entries.extend([
+            (1003, 4, 1, &[0, 0, 0, 7][..]),
+            (1004, 9, 2, b"shell\0Schale\0"),
+            (1009, 4, 1, &[0, 0, 1, 0]),
+            (5009, 5, 1, &[0, 0, 0, 2, 0, 0, 0, 1]),
+            (1000, 6, 1, b"zsh\0"),
+        ]);
+        let package = read(header(&entries)).unwrap();
+        assert_eq!((&*package.name, &*package.evr()), ("zsh", "7:5.2-1"));
+        assert_eq!(package.summary.as_deref(), Some("shell"));
+        assert_eq!(package.size_bytes, Some(0x2_0000_0001));
+        assert_eq!((package.arch, package.install_time_seconds), (None, None));
+    }
+
+    #[test]
+    fn what_lies_outside_is_told() {
+        let error = |bytes| read(bytes).unwrap_err().to_string();
+        let whole = header(&NVR);
+        for len in 0..whole.len() {
+            assert!(read(whole[..len].to_vec()).is_err(), "{len}");
+        }
+        assert!(error(header(&NVR[1..])).contains("no name"));
+        let cut = [NVR[0], NVR[1], (1002, 6, 1, b"1")];
+        assert!(error(header(&cut)).contains("`bash`: Release has no end"));
+        let odd = [NVR[0], NVR[1], NVR[2], (1003, 6, 1, b"x\0")];
+        assert!(error(header(&odd)).contains("Epoch is of type 6"));
+        let short = [NVR[0], NVR[1], NVR[2], (1003, 4, 1, b"\0\0\0")];
+        assert!(error(header(&short)).contains("wanted at byte"));
+        let long = [b'x'; 300];
+        let long = [(1000, 6, 1, &long[..]), NVR[1], NVR[2]];
+        assert!(error(header(&long)).contains("longer than 255"));
+        let mut far = whole.clone();
+        far[8 + 8..8 + 12].copy_from_slice(&[0xff; 4]);
+        assert!(error(far).contains("has no end"));
+        for (at, count) in [(0, 0), (0, 0x8000_0000_u32), (0, 70_000), (4, u32::MAX)] {
+            let mut many = whole.clone();
+            many[at..at + 4].copy_from_slice(&count.to_be_bytes());
+            assert!(error(many).contains("a header of"));
+        }
+    }
+
+    #[test]
+    fn text_is_made_utf8() {
+        let latin = [(1000, 6, 1, &b"a\xe4\0"[..]), NVR[1], NVR[2]];
+        assert_eq!(read(header(&latin)).unwrap().name, "a\u{fffd}");
+    }
+}

@@ -1,0 +1,89 @@
+//! Pages of the database: those that the WAL has from there, the others from the main file.
+
+use diskfs_block::bytes::{array, index, len_u64, part};
+use diskfs_block::{BlockRead, Error, Result};
+
+use super::database_header::DatabaseHeader;
+use super::wal::Wal;
+use crate::chain::{Overflow, OverflowPages};
+use crate::visited::{Visited, page_count};
+use crate::window::Window;
+
+/// What stands before the contents of an overflow page: the next one's number.
+const NEXT_BYTES: usize = 4;
+
+/// Gives pages by their number, from 1.
+#[derive(Debug)]
+pub(super) struct Pager<'a> {
+    header: DatabaseHeader,
+    main: Window<'a>,
+    wal: Option<(&'a Wal<'a>, Window<'a>)>,
+    visited: Visited,
+}
+
+impl<'a> Pager<'a> {
+    /// # Errors
+    /// `Unsupported` when there are more pages than any database of rpm has.
+    pub(super) fn new(
+        main: &'a dyn BlockRead,
+        wal: Option<&'a Wal<'a>>,
+        header: DatabaseHeader,
+    ) -> Result<Self> {
+        let pages = match wal {
+            Some(wal) => wal.database_pages(),
+            None => page_count(main.size_bytes(), header.page_bytes)?,
+        };
+        // The WAL only says how many there are; both files together cannot hold more.
+        let in_main = page_count(main.size_bytes(), header.page_bytes)?;
+        let in_wal = wal.map_or(0, Wal::largest_page);
+        let pages = pages.min(in_main.max(in_wal));
+        Ok(Self {
+            header,
+            main: Window::new(main, header.page_bytes),
+            wal: wal.map(|wal| (wal, Window::new(wal.device(), header.page_bytes))),
+            // Numbers begin at 1.
+            visited: Visited::new(pages.saturating_add(1)),
+        })
+    }
+
+    /// Uses a page of a tree, once.
+    pub(super) fn tree_page(&mut self, number: u32) -> Result<Vec<u8>> {
+        self.visit(number)?;
+        let usable_bytes = self.header.usable_bytes;
+        Ok(self.bytes(number, 0, usable_bytes)?.to_vec())
+    }
+
+    fn visit(&mut self, number: u32) -> Result<()> {
+        if number == 0 {
+            return Err(Error::corrupt("a pointer leads to page 0"));
+        }
+        self.visited.visit(number)
+    }
+}
+
+impl OverflowPages for Pager<'_> {
+    fn overflow(&mut self, page: u32) -> Result<Overflow> {
+        self.visit(page)?;
+        let next = array(self.bytes(page, 0, NEXT_BYTES)?, 0);
+        Ok(Overflow {
+            start: NEXT_BYTES,
+            len: self.header.usable_bytes.saturating_sub(NEXT_BYTES),
+            next: next.map_or(0, u32::from_be_bytes),
+        })
+    }
+
+    /// The whole page comes into the window, whatever of it is wanted.
+    fn bytes(&mut self, page: u32, offset: usize, len: usize) -> Result<&[u8]> {
+        let page_bytes = self.header.page_bytes;
+        let before = u64::from(page.saturating_sub(1));
+        let in_main = before.saturating_mul(len_u64(page_bytes));
+        let in_wal = self.wal.as_mut().and_then(|(wal, window)| {
+            let at = wal.offset_of(page)?;
+            Some((at, window))
+        });
+        let (at, window) = in_wal.unwrap_or((in_main, &mut self.main));
+        let whole = window.get(at, page_bytes)?;
+        let past_end = || Error::corrupt(format!("page {page} ends early"));
+        part(whole, index(offset), len).ok_or_else(past_end)
+    }
+}
