@@ -275,6 +275,7 @@ fn is_odd(entry: Entry) -> Error {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "small numbers")]
 mod tests {
     use super::*;
     use crate::blob::InMemory;

@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn what_is_read_in_order_is_read_ahead() {
-        let bytes: Vec<u8> = (0..200_000_u32).map(|n| (n / 512) as u8).collect();
+        let bytes: Vec<u8> = (0..200_000_u32).map(|n| n.to_le_bytes()[1]).collect();
         let device = Counting::new(Arc::new(Memory::new(bytes.clone())));
         let mut window = Window::new(&device, 512);
         for offset in (0..200_000 - 512).step_by(512) {

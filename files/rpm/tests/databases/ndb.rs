@@ -1,0 +1,19 @@
+//! ndb, which Debian's rpm does not have: a database that lies here (`make`), with what rpm says of it.
+
+use diskfs_rpm::Form;
+
+use crate::facts::{assert_same, fixture, lines, sorted_lines};
+
+#[test]
+fn slots_that_are_free_again_and_headers_that_were_moved() {
+    let database = fixture(include_bytes!("large.ndb.zst"));
+    let expected = sorted_lines(include_str!("large.ndb.txt"));
+    assert_same(&lines(&database, None, Form::Ndb), &expected);
+}
+
+#[test]
+fn little() {
+    let database = fixture(include_bytes!("tiny.ndb.zst"));
+    let expected = sorted_lines(include_str!("tiny.ndb.txt"));
+    assert_same(&lines(&database, None, Form::Ndb), &expected);
+}

@@ -1,0 +1,138 @@
+//! SQLite: what rpm made, and what SQLite itself made of that.
+
+use std::path::Path;
+
+use diskfs_block::{BlockRead, File, Memory};
+use diskfs_rpm::{Database, Form};
+
+use crate::facts::{assert_same, bytes, fixture, lines, sorted_lines};
+use crate::guest::{guest, python, said};
+
+/// The lines of the database in a directory, with its log where it has one.
+fn found(directory: &Path) -> Vec<String> {
+    let main = File::open(directory.join("rpmdb.sqlite")).unwrap();
+    let wal = File::open(directory.join("rpmdb.sqlite-wal")).ok();
+    let wal = wal.as_ref().map(|wal| -> &dyn BlockRead { wal });
+    lines(&main, wal, Form::Sqlite)
+}
+
+#[test]
+fn what_rpm_made() {
+    let Some(guest) = guest() else { return };
+    assert_same(
+        &found(&guest.database()),
+        &said("sqlite", &guest.database()),
+    );
+}
+
+/// The database again, with pages of another size.
+const VACUUM: &str = r#"
+import shutil, sqlite3, sys
+shutil.copy(sys.argv[1] + "/rpmdb.sqlite", sys.argv[2])
+db = sqlite3.connect(sys.argv[2] + "/rpmdb.sqlite", isolation_level=None)
+db.execute("PRAGMA journal_mode=DELETE")
+db.execute("PRAGMA page_size=" + sys.argv[3])
+db.execute("VACUUM")
+"#;
+
+#[test]
+fn pages_of_every_size() {
+    let Some(guest) = guest() else { return };
+    let expected = said("sqlite", &guest.database());
+    for page_bytes in ["512", "1024", "8192", "65536"] {
+        let dir = tempfile::tempdir().unwrap();
+        let from = guest.database();
+        python(VACUUM, [&*from, dir.path(), Path::new(page_bytes)]);
+        assert_same(&found(dir.path()), &expected);
+    }
+}
+
+/// A log with frames of an older one behind its own, with pages that several transactions wrote, and with a
+/// transaction that was never committed; the files are taken while it is open. Then, what SQLite finds in
+/// them.
+const LOG: &str = r#"
+import shutil, sqlite3, sys
+source, work, taken = sys.argv[1:4]
+shutil.copy(source + "/rpmdb.sqlite", work)
+db = sqlite3.connect(work + "/rpmdb.sqlite", isolation_level=None)
+db.execute("PRAGMA journal_mode=WAL")
+db.execute("PRAGMA wal_autocheckpoint=0")
+rows = db.execute("SELECT hnum, blob FROM Packages ORDER BY hnum").fetchall()
+def again(rows, first):
+    db.execute("BEGIN")
+    for number, (_, blob) in enumerate(rows):
+        db.execute("INSERT INTO Packages VALUES (?, ?)", (first + number, blob))
+    db.execute("COMMIT")
+again(rows, 1000)
+db.execute("DELETE FROM Packages WHERE hnum >= 1000")
+db.execute("PRAGMA wal_checkpoint(RESTART)")
+for first in range(2000, 2040, 10):
+    again(rows[:7], first)
+db.execute("DELETE FROM Packages WHERE hnum % 3 = 0")
+again(rows[-3:], 5000)
+# Pages that don't go into this are written to the log before they are committed.
+db.execute("PRAGMA cache_size=5")
+db.execute("PRAGMA cache_spill=1")
+db.execute("BEGIN")
+db.execute("DELETE FROM Packages WHERE hnum % 2 = 0")
+for number, (_, blob) in enumerate(rows):
+    db.execute("INSERT INTO Packages VALUES (?, ?)", (9000 + number, blob))
+for name in "rpmdb.sqlite", "rpmdb.sqlite-wal":
+    shutil.copy(work + "/" + name, taken)
+"#;
+
+#[test]
+fn a_log_that_was_not_written_back() {
+    let Some(guest) = guest() else { return };
+    let [work, taken, asked] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let from = guest.database();
+    python(LOG, [&*from, work.path(), taken.path()]);
+    // SQLite writes the log back, so that it gets a copy.
+    for name in ["rpmdb.sqlite", "rpmdb.sqlite-wal"] {
+        std::fs::copy(taken.path().join(name), asked.path().join(name)).unwrap();
+    }
+    let with_log = found(taken.path());
+    assert_same(&with_log, &said("sqlite", asked.path()));
+    std::fs::remove_file(taken.path().join("rpmdb.sqlite-wal")).unwrap();
+    let without = found(taken.path());
+    assert_ne!(with_log, without);
+    assert_same(&without, &said("sqlite", taken.path()));
+}
+
+#[test]
+fn a_log_is_read_as_far_as_it_is_whole() {
+    let main = fixture(include_bytes!("tiny.sqlite.zst"));
+    let log = bytes(include_bytes!("tiny.sqlite-wal.zst"));
+    let numbered = |log: &[u8]| {
+        let log = Memory::new(log);
+        lines(&main, Some(&log), Form::Sqlite)
+    };
+    let before = numbered(&[]);
+    let whole = numbered(&log);
+    let expected = sorted_lines(include_str!("plain.sqlite.txt"));
+    assert_same(&before, &expected);
+    assert_same(&whole, &expected);
+    // Without its last transaction a package is missing, which the first one removed.
+    let without_last = (0..log.len())
+        .rev()
+        .step_by(536)
+        .map(|len| numbered(&log[..len]).len());
+    let counts: Vec<usize> = without_last.collect();
+    assert!(counts.contains(&(expected.len() - 1)), "{counts:?}");
+    let mut damaged = log.clone();
+    damaged[40] ^= 1;
+    assert_same(&numbered(&damaged), &before);
+}
+
+#[test]
+fn a_database_without_packages() {
+    let Some(()) = diskfs_fixtures::require("python3") else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let script = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('CREATE TABLE x (y)')";
+    let path = dir.path().join("rpmdb.sqlite");
+    python(script, [&*path]);
+    let error = Database::open(&File::open(&path).unwrap(), None).unwrap_err();
+    assert_eq!(error.kind(), diskfs_block::ErrorKind::NotFound);
+}
