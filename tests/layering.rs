@@ -29,6 +29,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // A filesystem at the other end of a stream, and what serves it there.
     ("diskfs-remote", &["diskfs-vfs"]),
     ("diskfs-agent", &["diskfs-remote", "diskfs-vfs"]),
+    // A file of a guest, whatever filesystem it is on.
+    ("diskfs-rpm", &["diskfs-block"]),
     (
         "diskfs",
         &[
@@ -42,6 +44,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-fat",
             "diskfs-iso9660",
             "diskfs-remote",
+            "diskfs-rpm",
         ],
     ),
     // They serve tests and measurements only, and nothing depends on them.
@@ -70,6 +73,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-fat",
             "diskfs-iso9660",
             "diskfs-remote",
+            "diskfs-rpm",
         ],
     ),
     (
@@ -95,7 +99,16 @@ const SOURCES_MAY_USE: &[(&str, &[&str])] = &[
     ("src/vhost_user", &[]),
     ("src/vm/console", &[]),
     // A guest's files are all that it sees.
-    ("src/inspect", &["diskfs_vfs", "crate::Filesystem"]),
+    (
+        "src/inspect",
+        &[
+            "diskfs_vfs",
+            "diskfs_block",
+            "diskfs_rpm",
+            "crate::Filesystem",
+            "crate::File",
+        ],
+    ),
 ];
 
 /// What a part of the root package could name: the other members and the root's own modules.
@@ -110,6 +123,7 @@ const NAMES: &[&str] = &[
     "diskfs_fat",
     "diskfs_iso9660",
     "diskfs_remote",
+    "diskfs_rpm",
     "diskfs_fixtures",
     "crate::stack",
     "crate::cli",

@@ -29,6 +29,7 @@ mod md;
 pub mod mutate;
 mod persistent;
 mod remote;
+mod rpm;
 pub mod seeds;
 mod sparse;
 mod tables;
@@ -72,11 +73,13 @@ pub enum Target {
     Exfat,
     /// The answers of a microVM's agent: all that is asked of a filesystem there.
     Remote,
+    /// rpm's databases of packages, with right checksums.
+    Rpm,
 }
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Probe,
         Self::ProbeContent,
         Self::Qcow2,
@@ -92,6 +95,7 @@ impl Target {
         Self::Iso9660,
         Self::Exfat,
         Self::Remote,
+        Self::Rpm,
     ];
 
     /// The name, as `cargo fuzz` has it.
@@ -112,6 +116,7 @@ impl Target {
             Self::Iso9660 => "iso9660",
             Self::Exfat => "exfat",
             Self::Remote => "remote",
+            Self::Rpm => "rpm",
         }
     }
 
@@ -133,6 +138,7 @@ impl Target {
             Self::Iso9660 => iso9660::walk(device),
             Self::Exfat => exfat::all(device),
             Self::Remote => remote::session(device),
+            Self::Rpm => rpm::packages(device),
         }
     }
 
@@ -152,7 +158,8 @@ impl Target {
             | Self::Lvm
             | Self::Md
             | Self::Luks
-            | Self::Remote => {
+            | Self::Remote
+            | Self::Rpm => {
                 self.run(device);
             }
         }
@@ -240,4 +247,9 @@ pub fn exfat(data: &[u8]) {
 /// [`Target::Remote`] on an input.
 pub fn remote(data: &[u8]) {
     Target::Remote.run(&device(data));
+}
+
+/// [`Target::Rpm`] on an input.
+pub fn rpm(data: &[u8]) {
+    Target::Rpm.run(&device(data));
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result};
 use diskfs_block::BlockRead;
 
-use crate::{Sparse, Target, journal, labels, luks, remote};
+use crate::{Sparse, Target, journal, labels, luks, remote, rpm};
 
 /// An image, the target that it is for, and where that reads it.
 #[derive(Debug, Clone)]
@@ -198,6 +198,12 @@ fn tiny() -> Vec<Seed> {
         seeds.push(of(Target::Luks, name, &image));
         seeds.push(of(Target::ProbeContent, name, &image));
     }
+    let databases = rpm::seeds();
+    seeds.extend(
+        databases
+            .iter()
+            .map(|(name, image)| of(Target::Rpm, name, image)),
+    );
     seeds.extend(labels::seeds().map(|(name, image)| of(Target::Mbr, name, &image)));
     seeds.extend(Target::ALL.map(|target| of(target, "zeroes", &empty)));
     seeds
