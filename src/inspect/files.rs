@@ -3,10 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
+use diskfs_block::BlockRead;
 use diskfs_vfs::{DirEntry, FileType, Follow};
 use serde::Serialize;
 
-use crate::{ErrorKind, Filesystem};
+use crate::{ErrorKind, File, Filesystem};
 
 /// More than any file of settings: what is larger is none.
 pub(super) const SETTINGS_BYTES: u64 = 1 << 20;
@@ -96,6 +97,12 @@ impl<'a> Files<'a> {
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    /// A file that is too large to be held; `None` when there is none, or it can't be opened, which is kept.
+    pub(super) fn open(&self, path: &str) -> Option<GuestFile> {
+        let opened = self.filesystem.open(path).map(GuestFile);
+        self.keep_problem(path, opened)
+    }
+
     /// The names in a directory, in their order; none when there is none.
     pub(super) fn names(&self, path: &str) -> Vec<String> {
         let entries = self.keep_problem(path, self.entries(path));
@@ -179,5 +186,30 @@ impl<'a> Files<'a> {
     /// What came from where, and what went wrong.
     pub(super) fn finish(self) -> (BTreeMap<&'static str, Vec<Source>>, Vec<Problem>) {
         (self.sources.into_inner(), self.problems.into_inner())
+    }
+}
+
+/// A file of the guest, as readers of large ones want it.
+#[derive(Debug)]
+pub(super) struct GuestFile(File);
+
+impl BlockRead for GuestFile {
+    fn size_bytes(&self) -> u64 {
+        self.0.size_bytes()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> diskfs_block::Result<()> {
+        let read = self.0.read_at(offset, buf);
+        let failed = |error: crate::Error| {
+            let kind = diskfs_block::ErrorKind::Io;
+            diskfs_block::Error::new(kind, error.reason()).at(offset)
+        };
+        // Less than was asked for is read at the end alone.
+        if read.map_err(failed)? < buf.len() {
+            diskfs_block::check_bounds(offset, buf.len() as u64, self.size_bytes())?;
+            let reason = "the file ended while it was read";
+            return Err(diskfs_block::Error::corrupt(reason).at(offset));
+        }
+        Ok(())
     }
 }

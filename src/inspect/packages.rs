@@ -3,6 +3,7 @@
 mod apk;
 mod dpkg;
 mod pacman;
+mod rpm;
 
 use serde::Serialize;
 
@@ -47,9 +48,6 @@ impl Packages {
     }
 }
 
-/// Where rpm has its databases, of which this program reads none yet.
-const RPM: [&str; 3] = ["/usr/lib/sysimage/rpm", "/var/lib/rpm", "/usr/share/rpm"];
-
 /// What installs packages of rpm, the newest first.
 const RPM_MANAGERS: [(&str, &str); 5] = [
     ("/usr/bin/zypper", "zypper"),
@@ -71,22 +69,32 @@ pub(super) fn of(files: &Files<'_>) -> Packages {
     ];
     for (format, manager, read) in databases {
         if let Some(installed) = read(files) {
-            let installed = installed.ok().map(sorted);
-            if installed
-                .as_ref()
-                .is_some_and(|all| all.len() >= MAX_PACKAGES)
-            {
-                let reason = format!("packages beyond the {MAX_PACKAGES}th are left out");
-                files.complain(format, reason);
-            }
-            return Packages {
-                format: Some(format),
-                manager: Some(manager),
-                installed,
-            };
+            return listed(files, format, Some(manager), installed);
         }
     }
-    rpm(files).unwrap_or_default()
+    match rpm::installed(files) {
+        Some(installed) => listed(files, "rpm", manager_of_rpm(files), installed),
+        None => Packages::default(),
+    }
+}
+
+fn listed(
+    files: &Files<'_>,
+    format: &'static str,
+    manager: Option<&'static str>,
+    installed: Result<Vec<Package>, ()>,
+) -> Packages {
+    let installed = installed.ok().map(sorted);
+    let is_full = |all: &Vec<Package>| all.len() >= MAX_PACKAGES;
+    if installed.as_ref().is_some_and(is_full) {
+        let reason = format!("packages beyond the {MAX_PACKAGES}th are left out");
+        files.complain(format, reason);
+    }
+    Packages {
+        format: Some(format),
+        manager,
+        installed,
+    }
 }
 
 fn sorted(mut packages: Vec<Package>) -> Vec<Package> {
@@ -94,16 +102,10 @@ fn sorted(mut packages: Vec<Package>) -> Vec<Package> {
     packages
 }
 
-fn rpm(files: &Files<'_>) -> Option<Packages> {
-    let database = RPM.into_iter().find(|dir| files.exists(dir))?;
-    files.complain(database, "databases of rpm are not read yet");
+fn manager_of_rpm(files: &Files<'_>) -> Option<&'static str> {
     let mut managers = RPM_MANAGERS.iter();
     let manager = managers.find(|(program, _)| files.exists(program));
-    Some(Packages {
-        format: Some("rpm"),
-        manager: manager.map(|(_, name)| *name),
-        installed: None,
-    })
+    manager.map(|(_, name)| *name)
 }
 
 /// The fields of a paragraph of a file of them.

@@ -38,5 +38,5 @@ fn main() -> Result<()> {
 
 #[allow(clippy::cast_precision_loss, reason = "a figure to be printed")]
 fn mebibytes(bytes: u64) -> f64 {
-    bytes as f64 / (1 << 20) as f64
+    bytes as f64 / f64::from(1 << 20)
 }
