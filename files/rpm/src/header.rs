@@ -219,6 +219,15 @@ impl<'b> Header<'b> {
         if !matches!(entry.kind, 6 | 8 | 9) {
             return Err(is_odd(entry));
         }
+        let text = self.until_nul(entry, max_bytes)?;
+        let text = String::from_utf8(text);
+        let lossy = |error: std::string::FromUtf8Error| {
+            String::from_utf8_lossy(error.as_bytes()).into_owned()
+        };
+        Ok(Some(text.unwrap_or_else(lossy)))
+    }
+
+    fn until_nul(&mut self, entry: Entry, max_bytes: usize) -> Result<Vec<u8>> {
         let mut text = Vec::new();
         let mut at = u64::from(entry.offset);
         loop {
@@ -227,26 +236,21 @@ impl<'b> Header<'b> {
             let mut piece = [0; PIECE_BYTES];
             let piece = piece.get_mut(..len).unwrap_or_default();
             if piece.is_empty() {
-                return Err(Error::corrupt(format!("{tag:?} has no end")));
+                return Err(Error::corrupt(format!("{:?} has no end", entry.tag)));
             }
             self.blob
                 .read_at(self.values_start.saturating_add(at), piece)?;
             let end = piece.iter().position(|byte| *byte == 0);
             text.extend(piece.iter().take(end.unwrap_or(len)));
             if text.len() > max_bytes {
-                let reason = format!("{tag:?} is longer than {max_bytes} bytes");
+                let reason = format!("{:?} is longer than {max_bytes} bytes", entry.tag);
                 return Err(Error::corrupt(reason));
             }
             if end.is_some() {
-                break;
+                return Ok(text);
             }
             at = at.saturating_add(len_u64(len));
         }
-        let text = String::from_utf8(text);
-        let lossy = |error: std::string::FromUtf8Error| {
-            String::from_utf8_lossy(error.as_bytes()).into_owned()
-        };
-        Ok(Some(text.unwrap_or_else(lossy)))
     }
 }
 
