@@ -165,6 +165,8 @@ impl Report {
 }
 
 #[cfg(test)]
+mod families;
+#[cfg(test)]
 mod schema;
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod apk;
 mod dpkg;
 mod pacman;
+mod portage;
 mod rpm;
 
 use serde::Serialize;
@@ -31,9 +32,9 @@ pub struct Package {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Packages {
-    /// What packages are: `deb`, `rpm`, `apk`, `pacman`.
+    /// What packages are: `deb`, `rpm`, `apk`, `pacman`, `ipk`, `ebuild`.
     pub format: Option<&'static str>,
-    /// What installs them: `apt`, `dnf`, `yum`, `zypper`, `apk`, `pacman`.
+    /// What installs them: `apt`, `dnf`, `yum`, `zypper`, `apk`, `pacman`, `opkg`, `portage`.
     pub manager: Option<&'static str>,
     /// Those that are installed, by name; `None` where the database could not be read.
     pub installed: Option<Vec<Package>>,
@@ -62,10 +63,12 @@ type Read = fn(&Files<'_>) -> Option<Result<Vec<Package>, ()>>;
 
 /// The packages.
 pub(super) fn of(files: &Files<'_>) -> Packages {
-    let databases: [(&'static str, &'static str, Read); 3] = [
+    let databases: [(&'static str, &'static str, Read); 5] = [
         ("deb", "apt", dpkg::installed),
         ("apk", "apk", apk::installed),
         ("pacman", "pacman", pacman::installed),
+        ("ipk", "opkg", dpkg::installed_by_opkg),
+        ("ebuild", "portage", portage::installed),
     ];
     for (format, manager, read) in databases {
         if let Some(installed) = read(files) {

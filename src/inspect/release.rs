@@ -3,13 +3,13 @@
 use serde::Serialize;
 
 use super::files::Files;
-use crate::shell::assigned;
+use crate::shell::{assigned, settings};
 
 /// What an operating system says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Release {
-    /// `linux` or `freebsd`.
+    /// `linux`, `freebsd` or `android`.
     #[serde(rename = "type")]
     pub kind: Option<&'static str>,
     /// The distribution in one word, as os-release(5) has it: `debian`.
@@ -53,11 +53,13 @@ const RELEASE_FILES: [(&str, &str); 16] = [
 
 /// Reads it.
 pub(super) fn of(files: &Files<'_>) -> Release {
-    let found = from_os_release(files)
+    // CirrOS has the os-release of what it is built with.
+    let found = from_cirros(files)
+        .or_else(|| from_os_release(files))
         .or_else(|| from_lsb_release(files))
-        .or_else(|| from_cirros(files))
         .or_else(|| from_release_file(files))
-        .or_else(|| from_freebsd(files));
+        .or_else(|| from_freebsd(files))
+        .or_else(|| from_android(files));
     found.unwrap_or_default()
 }
 
@@ -193,6 +195,42 @@ fn from_freebsd(files: &Files<'_>) -> Option<Release> {
         distribution: Some("freebsd".to_owned()),
         version: Some(number.to_owned()),
         product: Some(format!("FreeBSD {version}")),
+        ..Release::default()
+    })
+}
+
+/// Android: `build.prop`, where its system's partition is the root, and where it is below it.
+fn from_android(files: &Files<'_>) -> Option<Release> {
+    let places = [
+        "/system/build.prop",
+        "/build.prop",
+        "/system/system/build.prop",
+    ];
+    let (path, text) = places
+        .iter()
+        .find_map(|path| Some((path, files.text(path)?)))?;
+    let property = |name| {
+        settings(&text).find_map(|(line, text)| {
+            let (found, value) = text.split_once('=')?;
+            (found == name && !value.is_empty()).then(|| (line, value.to_owned()))
+        })
+    };
+    let (line, version) = property("ro.build.version.release")
+        .or_else(|| property("ro.system.build.version.release"))?;
+    files.came_from("version", path, Some(line));
+    let model = ["ro.product.model", "ro.product.system.model"]
+        .iter()
+        .find_map(|it| property(it));
+    let model = model.map(|(_, model)| format!(" on {model}"));
+    Some(Release {
+        kind: Some("android"),
+        distribution: Some("android".to_owned()),
+        product: Some(format!("Android {version}{}", model.unwrap_or_default())),
+        version: Some(version),
+        // A release's name is `REL`.
+        code_name: property("ro.build.version.codename")
+            .map(|(_, name)| name)
+            .filter(|name| name != "REL"),
         ..Release::default()
     })
 }

@@ -10,7 +10,8 @@ use crate::inspect::files::Files;
 use crate::shell::{assignments, settings};
 
 /// Red Hat's, SUSE's, and Amazon's and others' of today.
-const DIRS: [&str; 2] = ["/etc/sysconfig/network-scripts", "/etc/sysconfig/network"];
+const DIRS: [&str; 2] = ["/etc/sysconfig/network-scripts", SUSE];
+const SUSE: &str = "/etc/sysconfig/network";
 
 /// All interfaces that have a file.
 pub(super) fn of(files: &Files<'_>) -> Vec<Interface> {
@@ -31,6 +32,10 @@ pub(super) fn of(files: &Files<'_>) -> Vec<Interface> {
                 }
             }
             found.extend(signed("ifcfg", &path, [interface]));
+        }
+        if dir == SUSE {
+            let routes = files.text(&format!("{dir}/routes")).unwrap_or_default();
+            take_all_routes(&mut found, &routes);
         }
     }
     found
@@ -151,6 +156,26 @@ fn take_routes(interface: &mut Interface, text: &str) {
                 interface.add_route(to, Some(via));
             }
             _ => {}
+        }
+    }
+}
+
+/// SUSE's `routes`: destination, gateway, netmask and interface, with `-` for what is not said. Those of no interface are
+/// told with the first that has an address.
+fn take_all_routes(found: &mut [Interface], text: &str) {
+    for (_, line) in settings(text) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [to, via, rest @ ..] = &words[..] else {
+            continue;
+        };
+        let mask = rest.first().copied().filter(|mask| *mask != "-");
+        let device = rest.get(1).copied().filter(|device| *device != "-");
+        let is_meant = |it: &&mut Interface| match device {
+            Some(device) => it.name.as_deref() == Some(device),
+            None => !it.addresses.is_empty() && !it.is_loopback(),
+        };
+        if let Some(interface) = found.iter_mut().find(is_meant) {
+            interface.add_route(&with_prefix(to, mask), Some(via));
         }
     }
 }

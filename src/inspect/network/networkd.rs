@@ -48,7 +48,11 @@ fn network(text: &str) -> Interface {
 fn take_link(interface: &mut Interface, setting: Setting<'_>) {
     let value = setting.value;
     match (setting.section, setting.key) {
-        ("Match", "Name") => interface.name = Some(value.to_owned()),
+        // Further patterns are alternatives.
+        ("Match", "Name") => {
+            let before = interface.name.take().map(|name| format!("{name} "));
+            interface.name = Some(before.unwrap_or_default() + value);
+        }
         (_, "MACAddress" | "PermanentMACAddress") => interface.mac = mac(value),
         ("Link", "MTUBytes") => interface.mtu_bytes = value.parse().ok(),
         _ => {}

@@ -5,19 +5,32 @@ use crate::inspect::files::Files;
 
 const STATUS: &str = "/var/lib/dpkg/status";
 
+/// `OpenWrt`'s opkg has the same file elsewhere.
+const OPKG_STATUS: [&str; 2] = ["/usr/lib/opkg/status", "/var/lib/opkg/status"];
+
 /// Images without dpkg itself have a file a package instead.
 const STATUS_DIR: &str = "/var/lib/dpkg/status.d";
 
+pub(super) fn installed_by_opkg(files: &Files<'_>) -> Option<Result<Vec<Package>, ()>> {
+    OPKG_STATUS.iter().find_map(|path| of_status(files, path))
+}
+
+/// The packages of a file of all of them.
+fn of_status(files: &Files<'_>, path: &str) -> Option<Result<Vec<Package>, ()>> {
+    if !files.exists(path) {
+        return None;
+    }
+    let Some(status) = files.bytes(path, LIMIT_BYTES) else {
+        return Some(Err(()));
+    };
+    files.came_from("packages", path, None);
+    let text = String::from_utf8_lossy(&status);
+    Some(Ok(parse(&text, Begins::Unknown)))
+}
+
 pub(super) fn installed(files: &Files<'_>) -> Option<Result<Vec<Package>, ()>> {
-    if files.exists(STATUS) {
-        let Some(status) = files.bytes(STATUS, LIMIT_BYTES) else {
-            return Some(Err(()));
-        };
-        files.came_from("packages", STATUS, None);
-        return Some(Ok(parse(
-            &String::from_utf8_lossy(&status),
-            Begins::Unknown,
-        )));
+    if let Some(found) = of_status(files, STATUS) {
+        return Some(found);
     }
     if !files.exists(STATUS_DIR) {
         return None;
