@@ -14,6 +14,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("diskfs-image", &["diskfs-block"]),
     ("diskfs-luks", &["diskfs-block"]),
     ("diskfs-volume", &["diskfs-block"]),
+    // A guest's files that programs have a format of their own for.
+    ("diskfs-journal", &["diskfs-block"]),
     ("diskfs-ext4", &["diskfs-vfs", "diskfs-block"]),
     // What FAT and exFAT have in common.
     ("diskfs-clusters", &["diskfs-vfs", "diskfs-block"]),
@@ -37,6 +39,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-block",
             "diskfs-vfs",
             "diskfs-image",
+            "diskfs-journal",
             "diskfs-luks",
             "diskfs-volume",
             "diskfs-exfat",
@@ -66,6 +69,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-block",
             "diskfs-vfs",
             "diskfs-image",
+            "diskfs-journal",
             "diskfs-luks",
             "diskfs-volume",
             "diskfs-exfat",
@@ -109,6 +113,16 @@ const SOURCES_MAY_USE: &[(&str, &[&str])] = &[
             "crate::File",
         ],
     ),
+    (
+        "src/logs",
+        &[
+            "diskfs_block",
+            "diskfs_journal",
+            "diskfs_vfs",
+            "crate::File",
+            "crate::Filesystem",
+        ],
+    ),
 ];
 
 /// What a part of the root package could name: the other members and the root's own modules.
@@ -116,6 +130,7 @@ const NAMES: &[&str] = &[
     "diskfs_block",
     "diskfs_vfs",
     "diskfs_image",
+    "diskfs_journal",
     "diskfs_luks",
     "diskfs_volume",
     "diskfs_exfat",

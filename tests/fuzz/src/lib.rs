@@ -32,6 +32,7 @@ mod remote;
 mod rpm;
 pub mod seeds;
 mod sparse;
+mod systemd_journal;
 mod tables;
 
 use std::sync::Arc;
@@ -71,6 +72,8 @@ pub enum Target {
     Iso9660,
     /// An exFAT filesystem, with right checksums: its whole tree and contents, then changes.
     Exfat,
+    /// A journal file of systemd: boots, entries and fields.
+    SystemdJournal,
     /// The answers of a microVM's agent: all that is asked of a filesystem there.
     Remote,
     /// rpm's databases of packages, with right checksums.
@@ -79,7 +82,7 @@ pub enum Target {
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Probe,
         Self::ProbeContent,
         Self::Qcow2,
@@ -94,6 +97,7 @@ impl Target {
         Self::Fat,
         Self::Iso9660,
         Self::Exfat,
+        Self::SystemdJournal,
         Self::Remote,
         Self::Rpm,
     ];
@@ -115,6 +119,7 @@ impl Target {
             Self::Fat => "fat",
             Self::Iso9660 => "iso9660",
             Self::Exfat => "exfat",
+            Self::SystemdJournal => "systemd_journal",
             Self::Remote => "remote",
             Self::Rpm => "rpm",
         }
@@ -137,6 +142,7 @@ impl Target {
             Self::Fat => fat::all(device),
             Self::Iso9660 => iso9660::walk(device),
             Self::Exfat => exfat::all(device),
+            Self::SystemdJournal => systemd_journal::all(device),
             Self::Remote => remote::session(device),
             Self::Rpm => rpm::packages(device),
         }
@@ -158,6 +164,7 @@ impl Target {
             | Self::Lvm
             | Self::Md
             | Self::Luks
+            | Self::SystemdJournal
             | Self::Remote
             | Self::Rpm => {
                 self.run(device);
@@ -242,6 +249,11 @@ pub fn iso9660(data: &[u8]) {
 /// [`Target::Exfat`] on an input.
 pub fn exfat(data: &[u8]) {
     Target::Exfat.run(&device(data));
+}
+
+/// [`Target::SystemdJournal`] on an input.
+pub fn systemd_journal(data: &[u8]) {
+    Target::SystemdJournal.run(&device(data));
 }
 
 /// [`Target::Remote`] on an input.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result};
 use diskfs_block::BlockRead;
 
-use crate::{Sparse, Target, journal, labels, luks, remote, rpm};
+use crate::{Sparse, Target, journal, labels, luks, remote, rpm, systemd_journal};
 
 /// An image, the target that it is for, and where that reads it.
 #[derive(Debug, Clone)]
@@ -193,6 +193,11 @@ fn tiny() -> Vec<Seed> {
         of(Target::Qcow2, "tiny qcow2", &qcow2),
         of(Target::Qcow2Write, "tiny qcow2", &qcow2),
         of(Target::Remote, "a session", &remote::seed()),
+        of(
+            Target::SystemdJournal,
+            "three boots",
+            &systemd_journal::seed(),
+        ),
     ];
     for (name, image) in luks::seeds() {
         seeds.push(of(Target::Luks, name, &image));
