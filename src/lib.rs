@@ -57,6 +57,7 @@ mod file;
 mod filesystem;
 pub mod guest;
 pub mod inspect;
+pub mod logs;
 mod shell;
 mod stack;
 pub mod time;

@@ -78,6 +78,44 @@ pub fn rfc3339_seconds(time: Timestamp) -> String {
     )
 }
 
+/// `Nov 21 02:12:27` (RFC 3164, but for the day, which is padded with a zero as journalctl does it).
+pub fn syslog(time: Timestamp) -> String {
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let c = Calendar::new(time.seconds);
+    let month = usize::try_from(c.month).ok();
+    let month = month.and_then(|month| MONTHS.get(month.wrapping_sub(1)));
+    let month = month.unwrap_or(&"???");
+    format!(
+        "{month} {:02} {:02}:{:02}:{:02}",
+        c.day, c.hour, c.minute, c.second
+    )
+}
+
+/// `2026-11-21T02:12:27+00:00` (RFC 3339), as `journalctl -o short-iso` has it.
+pub fn iso(time: Timestamp) -> String {
+    let c = Calendar::new(time.seconds);
+    format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}+00:00",
+        c.year, c.month, c.day, c.hour, c.minute, c.second
+    )
+}
+
+/// `Sat 2026-11-21 02:12:27`, as systemd shows times.
+pub fn with_weekday(time: Timestamp) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    let day = usize::try_from(time.seconds.div_euclid(DAY_SECONDS).rem_euclid(7));
+    let day = day.ok().and_then(|day| DAYS.get(day)).unwrap_or(&"???");
+    let c = Calendar::new(time.seconds);
+    format!("{day} {}:{:02}", minutes(time), c.second)
+}
+
+/// The year that a time lies in.
+pub(crate) fn year_of(seconds: i64) -> i64 {
+    Calendar::new(seconds).year
+}
+
 /// `1763690000.123456789`, as `find -printf %T@` and pax have it; before 1970 the sign holds for
 /// the whole number.
 pub fn decimal(time: Timestamp) -> String {
@@ -206,7 +244,7 @@ fn days_in(year: i64, month: i64) -> i64 {
 }
 
 /// The reverse of [`Calendar::new`]; years of four digits or somewhat more.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+pub(crate) fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = year.clamp(-100_000, 100_000) - i64::from(month <= 2);
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);
@@ -279,6 +317,19 @@ mod tests {
         ] {
             assert_eq!(minutes(at(seconds, 0)), text, "{seconds}");
         }
+    }
+
+    #[test]
+    fn log_times_are_those_of_journalctl() {
+        let time = at(1_795_227_147, 0);
+        assert_eq!(syslog(time), "Nov 21 02:12:27");
+        assert_eq!(iso(time), "2026-11-21T02:12:27+00:00");
+        assert_eq!(with_weekday(time), "Sat 2026-11-21 02:12:27");
+        assert_eq!(with_weekday(at(-1, 0)), "Wed 1969-12-31 23:59:59");
+        assert_eq!(
+            (year_of(1_704_067_199), year_of(1_704_067_200)),
+            (2023, 2024)
+        );
     }
 
     #[test]

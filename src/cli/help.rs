@@ -6,7 +6,7 @@ use clap::{Command, CommandFactory};
 
 /// The commands by what they are for. A test holds that none is missing.
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("Look at an image", &["info", "inspect", "df"]),
+    ("Look at an image", &["info", "inspect", "log", "df"]),
     (
         "Look at its files",
         &["ls", "tree", "find", "stat", "cat", "du", "hash", "diff"],

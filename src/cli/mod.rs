@@ -36,6 +36,7 @@ mod inspect;
 mod into_dir;
 mod key;
 mod ln;
+mod log;
 mod ls;
 mod man;
 mod mkdir;
@@ -138,6 +139,7 @@ pub(crate) enum ProgressMode {
 enum Command {
     Info(info::Info),
     Inspect(inspect::Inspect),
+    Log(log::Log),
     Df(df::Df),
     Du(du::Du),
     Diff(diff::Diff),
@@ -194,6 +196,7 @@ impl Command {
         match self {
             Self::Info(_) => "info",
             Self::Inspect(_) => "inspect",
+            Self::Log(_) => "log",
             Self::Df(_) => "df",
             Self::Du(_) => "du",
             Self::Diff(_) => "diff",
@@ -250,6 +253,7 @@ impl Command {
         match self {
             Self::Info(args) => info::run(args, session),
             Self::Inspect(args) => inspect::run(args, session),
+            Self::Log(args) => log::run(args, session),
             Self::Df(args) => df::run(args, session),
             Self::Du(args) => du::run(args, session),
             Self::Diff(args) => diff::run(args, session),

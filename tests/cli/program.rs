@@ -13,6 +13,7 @@ fn every_command_has_help_and_a_page() {
     let commands = [
         "info",
         "inspect",
+        "log",
         "df",
         "ls",
         "tree",

@@ -1,0 +1,205 @@
+//! `diskfs log`.
+
+mod boots;
+mod filter;
+mod format;
+mod printable;
+mod since;
+
+use std::io::{IsTerminal, Write};
+
+use clap::Args;
+
+use diskfs::logs::{Fields, Logs, Order, Record, Window};
+use diskfs::{Error, ErrorKind, Result};
+
+use super::operand::Operand;
+use super::options::SourceArgs;
+use super::session::{Output, Session, stdout};
+use filter::{Filter, Priorities};
+use format::{Format, Writer};
+
+/// Show what a guest has logged: its journal, and its text logs
+///
+/// Journal files of systemd and text logs in /var/log, rotated ones included, are shown as one log in the order of time. Nothing
+/// of the guest is run. Options are those of journalctl(1), and times are in UTC: a text log that says no time zone is
+/// taken for UTC, and one that says no year for the year before it was written last. Text logs know no boots, units and
+/// priorities: what asks for these shows the journal alone.
+#[derive(Debug, Args)]
+#[command(
+    // Here -p is the priority; --partition has no short form.
+    mut_arg("partition", |arg| arg.short(None)),
+    after_help = "Times are YYYY-MM-DD[ HH:MM[:SS]], HH:MM[:SS] of today, now, today, yesterday, tomorrow, @SECONDS since 1970, or
+relative to now: -1h30min, +5min, 2 days ago.
+
+Examples:
+  diskfs log -n 20 debian.qcow2
+  diskfs log debian.qcow2 -b -p err
+  diskfs log debian.qcow2 -u ssh -S '2024-02-01 12:00' -U '2024-02-02'
+  diskfs log debian.qcow2 -g 'failed|error' -o short-iso
+  diskfs log --json debian.qcow2 | jq -r .MESSAGE
+  diskfs log --file /var/log/apt/history.log debian.qcow2"
+)]
+pub(super) struct Log {
+    /// The image
+    #[arg(value_name = "IMG")]
+    image: Operand,
+
+    /// Show the last N records
+    #[arg(short = 'n', long, value_name = "N")]
+    lines: Option<usize>,
+
+    /// Show the newest records first
+    #[arg(short, long)]
+    reverse: bool,
+
+    /// Show what was logged at this time or later
+    #[arg(short = 'S', long, value_name = "TIME", value_parser = since::parse, allow_hyphen_values = true)]
+    since: Option<u64>,
+
+    /// Show what was logged at this time or earlier
+    #[arg(short = 'U', long, value_name = "TIME", value_parser = since::parse, allow_hyphen_values = true)]
+    until: Option<u64>,
+
+    /// Show what a unit logged; may be given again
+    #[arg(short, long, value_name = "UNIT")]
+    unit: Vec<String>,
+
+    /// Show what was logged under this name; may be given again
+    #[arg(short = 't', long, value_name = "NAME")]
+    identifier: Vec<String>,
+
+    /// Show what is at least as urgent (0 to 7, emerg to debug), or in a range (FROM..TO)
+    #[arg(short, long, value_name = "PRIORITY")]
+    priority: Option<Priorities>,
+
+    /// Show one boot: the last one, -1 for the one before it, 1 for the first, or by its ID
+    #[arg(
+        short,
+        long,
+        value_name = "BOOT",
+        num_args = 0..=1,
+        default_missing_value = "0",
+        allow_negative_numbers = true
+    )]
+    boot: Option<String>,
+
+    /// Show what the kernel logged
+    #[arg(short = 'k', long)]
+    dmesg: bool,
+
+    /// Show messages that a regular expression matches; without regard to case if it has no capital
+    #[arg(short, long, value_name = "REGEX")]
+    grep: Option<String>,
+
+    /// List the boots that the journal tells of
+    #[arg(long)]
+    list_boots: bool,
+
+    /// How to show it
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Format::Short)]
+    output: Format,
+
+    /// Show this file of the guest alone: a journal file, or a text log
+    #[arg(long, value_name = "PATH")]
+    file: Option<String>,
+
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+pub(super) fn run(args: &Log, session: &mut Session) -> Result<()> {
+    let image = args.image.image_alone("logs are looked at")?;
+    let disk = session.disk(&image, &args.source)?;
+    let filesystem = args.source.volume.filesystem(&disk)?;
+    session.warn_of(&disk);
+    let logs = match &args.file {
+        Some(path) => Logs::of_file(&filesystem, path)?,
+        None => Logs::find(&filesystem),
+    };
+    if logs.is_empty() {
+        let reason = "no journal and no text log that is known is found";
+        let hint = "name one with --file";
+        let error = Error::new(ErrorKind::NotFound, reason).with_hint(hint);
+        return Err(error.in_file(disk.path()));
+    }
+    let mut out = stdout()?;
+    if args.list_boots {
+        boots::list(&logs, session, &mut out)?;
+    } else {
+        show(args, logs, session, &mut out)?;
+    }
+    Ok(out.flush()?)
+}
+
+/// A record, with its fields where they were looked at.
+type Found = (Record, Option<Fields>);
+
+fn show(args: &Log, logs: Logs, session: &mut Session, out: &mut impl Write) -> Result<()> {
+    let filter = Filter::new(args, &logs, session)?;
+    let format = match session.output() {
+        Output::Json => Format::Json,
+        Output::Text => args.output,
+    };
+    let writer = Writer {
+        format,
+        is_terminal: std::io::stdout().is_terminal(),
+    };
+    let window = Window {
+        since_us: args.since,
+        until_us: args.until,
+    };
+    let order = if args.reverse || args.lines.is_some() {
+        Order::NewestFirst
+    } else {
+        Order::OldestFirst
+    };
+    let mut left = args.lines.unwrap_or(usize::MAX);
+    // The last ones are found from the end, and shown from the beginning.
+    let is_turned = args.lines.is_some() && !args.reverse;
+    let mut turned: Vec<Record> = Vec::new();
+    let mut records = logs.records(order, window);
+    while left > 0
+        && let Some((record, fields)) = next(&mut records, &filter, format, session)
+    {
+        left -= 1;
+        if is_turned {
+            turned.push(record);
+        } else {
+            writer.write(out, &record, fields)?;
+        }
+    }
+    for record in turned.iter().rev() {
+        writer.write(out, record, None)?;
+    }
+    Ok(())
+}
+
+/// The next record that is wanted. What can't be read is a warning.
+fn next(
+    records: &mut diskfs::logs::Records,
+    filter: &Filter,
+    format: Format,
+    session: &mut Session,
+) -> Option<Found> {
+    for found in records {
+        let record = match found {
+            Ok(record) => record,
+            Err(problem) => {
+                session.warn(&problem.to_string());
+                continue;
+            }
+        };
+        if !filter.takes_record(&record) {
+            continue;
+        }
+        if !filter.asks_fields() {
+            return Some((record, None));
+        }
+        let (fields, _) = record.fields(format.limit_bytes());
+        if filter.takes(&fields) {
+            return Some((record, Some(fields)));
+        }
+    }
+    None
+}

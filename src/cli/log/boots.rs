@@ -1,0 +1,63 @@
+//! `diskfs log --list-boots`.
+
+use std::io::Write;
+
+use diskfs::Result;
+use diskfs::logs::{Boot, Logs};
+use diskfs::vfs::Timestamp;
+use serde_json::json;
+
+use crate::cli::session::{Output, Session};
+use crate::cli::show::table::{Align, lay_out};
+use crate::cli::show::time;
+
+pub(super) fn list(logs: &Logs, session: &mut Session, out: &mut impl Write) -> Result<()> {
+    let (boots, problems) = logs.boots();
+    for problem in problems {
+        session.warn(&problem.to_string());
+    }
+    // The last one is 0, the one before it -1.
+    let numbers = (0..boots.len()).map(|index| format!("-{}", boots.len() - 1 - index));
+    let numbers = numbers.map(|number| {
+        if number == "-0" {
+            "0".to_owned()
+        } else {
+            number
+        }
+    });
+    let numbered = numbers.zip(&boots);
+    match session.output() {
+        Output::Json => {
+            for (number, boot) in numbered {
+                let object = json!({
+                    "index": number.parse::<i64>().unwrap_or(0),
+                    "boot_id": boot.id.simple().to_string(),
+                    "first_entry": boot.first_us,
+                    "last_entry": boot.last_us,
+                });
+                serde_json::to_writer(&mut *out, &object).map_err(std::io::Error::from)?;
+                writeln!(out)?;
+            }
+        }
+        Output::Text => {
+            let head = ["IDX", "BOOT ID", "FIRST ENTRY", "LAST ENTRY"].map(str::to_owned);
+            let rows = numbered.map(|(number, boot)| row(number, boot));
+            let rows: Vec<Vec<String>> = [head.to_vec()].into_iter().chain(rows).collect();
+            let align = [Align::Right, Align::Left, Align::Left, Align::Left];
+            out.write_all(lay_out(&align, &rows).as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+fn row(number: String, boot: &Boot) -> Vec<String> {
+    let shown = |time_us: u64| {
+        let at = Timestamp {
+            seconds: i64::try_from(time_us / 1_000_000).unwrap_or(i64::MAX),
+            nanoseconds: 0,
+        };
+        format!("{} UTC", time::with_weekday(at))
+    };
+    let id = boot.id.simple().to_string();
+    vec![number, id, shown(boot.first_us), shown(boot.last_us)]
+}
