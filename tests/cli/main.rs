@@ -9,6 +9,7 @@ mod export;
 mod fat;
 mod guest;
 mod listing;
+mod log;
 mod luks;
 mod lvm;
 mod making;

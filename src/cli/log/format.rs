@@ -61,7 +61,7 @@ impl Writer {
     ) -> io::Result<()> {
         let read = || record.fields(self.format.limit_bytes()).0;
         let fields = fields.unwrap_or_else(read);
-        let at = timestamp(record.realtime_us());
+        let at = timestamp(shown_us(record.realtime_us(), &fields));
         let microseconds = at.nanoseconds / 1000;
         match self.format {
             Format::Short => short(out, &time::syslog(at), &fields),
@@ -111,6 +111,16 @@ impl Writer {
         }
         out.write_all(b"\n")
     }
+}
+
+/// What is shown for people is when the program said it, where that is known, and not when journald had it
+/// (systemd.journal-fields(7)); as journalctl does it.
+fn shown_us(realtime_us: u64, fields: &Fields) -> u64 {
+    let source = value(fields, "_SOURCE_REALTIME_TIMESTAMP");
+    let source = source.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+    source
+        .filter(|us| (1..1 << 55).contains(us))
+        .unwrap_or(realtime_us)
 }
 
 fn timestamp(time_us: u64) -> Timestamp {
@@ -236,5 +246,27 @@ fn json_value(value: &[u8]) -> Value {
     match std::str::from_utf8(value) {
         Ok(text) if is_printable_text(value) => text.into(),
         _ => value.iter().copied().map(Value::from).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_see_when_it_was_said() {
+        let said = |text: &str| vec![(b"_SOURCE_REALTIME_TIMESTAMP".to_vec(), text.into())];
+        assert_eq!(shown_us(5, &Vec::new()), 5);
+        assert_eq!(shown_us(5, &said("4")), 4);
+        for wrong in [
+            "",
+            "0",
+            "-1",
+            "x",
+            "99999999999999999999",
+            "36028797018963968",
+        ] {
+            assert_eq!(shown_us(5, &said(wrong)), 5, "{wrong}");
+        }
     }
 }

@@ -1,0 +1,267 @@
+//! `diskfs log`, beside journalctl.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use diskfs_fixtures::require;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{Run, diskfs_in};
+
+const JOURNAL: &str = "var/log/journal/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/system.journal";
+
+fn fixture() -> Vec<u8> {
+    let path = "files/journal/tests/fixtures/three-boots.journal.zst";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    zstd::stream::decode_all(fs::File::open(path).unwrap()).unwrap()
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    writer.write_all(text.as_bytes()).unwrap();
+    writer.finish().unwrap()
+}
+
+fn run(directory: &Path, program: &str, words: &[&str]) -> Vec<u8> {
+    let output = Command::new(program)
+        .args(words)
+        .current_dir(directory)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{program} {words:?}: {output:?}");
+    output.stdout
+}
+
+/// A guest with the journal of the fixture and text logs, in `guest.img`.
+fn guest() -> Option<TempDir> {
+    require("mke2fs")?;
+    let directory = tempfile::tempdir().unwrap();
+    let tree = directory.path().join("tree");
+    for (path, text, written) in [
+        ("etc/os-release", b"ID=debian\n".to_vec(), "2023-11-17 04:00:00"),
+        ("bin/true", Vec::new(), "2023-11-17 04:00:00"),
+        (JOURNAL, fixture(), "2023-11-17 04:00:00"),
+        (
+            "var/log/syslog",
+            b"Nov 14 22:13:30 host-1 su[7]: text one\n\tat line 2\nNov 17 03:12:30 host-1 kernel: \x1b[31mtwo\n".to_vec(),
+            "2023-11-17 04:00:00",
+        ),
+        ("var/log/syslog.1.gz", gzip("Dec 31 23:59:59 host-1 su[6]: text of last year\n"), "2023-01-01 06:00:00"),
+        (
+            "var/log/dpkg.log",
+            b"2023-11-15 12:00:00 status installed base:amd64 1\n".to_vec(),
+            "2023-11-15 12:00:00",
+        ),
+        ("var/log/wtmp", b"Nov 14 22:13:30 nothing that is read\n".to_vec(), "2023-11-17 04:00:00"),
+        ("var/log/other", b"2023-11-14T00:00:00Z h p: named\n".to_vec(), "2023-11-17 04:00:00"),
+    ] {
+        let at = tree.join(path);
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        fs::write(&at, text).unwrap();
+        let written = format!("{written} UTC");
+        run(&tree, "touch", &["-d", &written, path]);
+    }
+    let words = ["-q", "-t", "ext4", "-d", "tree", "guest.img", "32M"];
+    run(directory.path(), "mke2fs", &words);
+    Some(directory)
+}
+
+fn log(directory: &TempDir, words: &[&str]) -> Run {
+    diskfs_in(directory.path(), &[&["log", "guest.img"], words].concat())
+}
+
+fn lines(text: &str) -> Vec<&str> {
+    text.lines().collect()
+}
+
+#[test]
+fn the_journal_is_shown_as_journalctl_shows_it() {
+    let Some(directory) = guest() else { return };
+    if require("journalctl").is_none() {
+        return;
+    }
+    let journalctl = |words: &[&str]| {
+        let file = format!("tree/{JOURNAL}");
+        let common = ["--utc", "--no-pager", "-q", "--file", &file];
+        run(directory.path(), "journalctl", &[&common, words].concat())
+    };
+    let file = format!("/{JOURNAL}");
+    for words in [
+        &["-o", "export"][..],
+        &["-o", "export", "-r"],
+        &["-o", "export", "-n", "7"],
+        &["-o", "export", "-n", "7", "-r"],
+        &["-o", "short"],
+        &["-o", "short-precise", "-n", "20"],
+        &["-o", "cat"],
+        &["-o", "short", "-u", "ssh", "-p", "err"],
+        &["-o", "short", "-u", "cron.service", "-p", "2..4"],
+        &["-o", "short", "-t", "kernel"],
+        &["-o", "short", "-b", "-1"],
+        &["-o", "short", "-b", "b0b0b0b0b0b0b0b0b0b0b0b0b0b0b001"],
+        &[
+            "-o",
+            "short",
+            "-S",
+            "2023-11-15 23:55",
+            "-U",
+            "2023-11-16 00:10:30",
+        ],
+    ] {
+        let ours = log(&directory, &[&["--file", &file], words].concat());
+        assert_eq!(ours.bytes(), journalctl(words), "{words:?}");
+    }
+    let theirs = String::from_utf8(journalctl(&["-o", "short-iso"])).unwrap();
+    let ours = log(&directory, &["--file", &file, "-o", "short-iso"]).text();
+    // From systemd 255 on it has the colon itself.
+    assert_eq!(
+        ours.replace("+00:00 ", "+0000 "),
+        theirs.replace("+00:00 ", "+0000 ")
+    );
+    let objects = |bytes: &[u8]| -> Vec<Value> {
+        let text = std::str::from_utf8(bytes).unwrap();
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
+    let theirs = objects(&journalctl(&["-o", "json", "--all"]));
+    let ours = log(&directory, &["--file", &file, "--json"]);
+    let ours = objects(ours.bytes());
+    assert_eq!(ours.len(), theirs.len());
+    for (ours, theirs) in ours.iter().zip(&theirs) {
+        let (ours, theirs) = (ours.as_object().unwrap(), theirs.as_object().unwrap());
+        for (name, value) in ours {
+            // Newer releases of journalctl know more addresses.
+            assert_eq!(Some(value), theirs.get(name), "{name}");
+        }
+    }
+    let boots = log(&directory, &["--list-boots"]).text();
+    let list = String::from_utf8(journalctl(&["--list-boots"])).unwrap();
+    let words = |text: &str| -> Vec<Vec<String>> {
+        let lines = text
+            .lines()
+            .map(|line| line.split_whitespace().map(str::to_owned));
+        lines.map(Iterator::collect).collect()
+    };
+    // Quiet, journalctl leaves the heading out.
+    assert_eq!(words(&boots)[1..], words(&list));
+}
+
+#[test]
+fn all_logs_are_one_in_the_order_of_time() {
+    let Some(directory) = guest() else { return };
+    let text = log(&directory, &[]).text();
+    let all = lines(&text);
+    assert_eq!(all.len(), 300 + 5);
+    assert_eq!(all[0], "Dec 31 23:59:59 host-1 su[6]: text of last year");
+    assert_eq!(
+        all[1],
+        "Nov 14 22:13:20 host-1 kernel[100]: entry 0 of the fixture"
+    );
+    assert_eq!(all[2], "Nov 14 22:13:30 host-1 su[7]: text one");
+    assert_eq!(all[3], "                                      at line 2");
+    assert!(all[4].ends_with("entry 1 of the fixture"));
+    assert_eq!(all[304], "Nov 17 03:12:30 host-1 kernel: \\u{1b}[31mtwo");
+    let dpkg = all
+        .iter()
+        .position(|line| line.contains("dpkg: status installed"))
+        .unwrap();
+    assert!(
+        all[dpkg - 1].ends_with("entry 99 of the fixture"),
+        "{}",
+        all[dpkg - 1]
+    );
+    // From the other end the same, but for the lines of one record.
+    let reversed = log(&directory, &["-r", "-o", "json"]).text();
+    let mut reversed = lines(&reversed);
+    reversed.reverse();
+    let forward = log(&directory, &["--json"]).text();
+    assert_eq!(lines(&forward), reversed);
+    let last = log(&directory, &["-n", "2"]).text();
+    assert_eq!(lines(&last), all[303..]);
+    assert_eq!(log(&directory, &["-n", "0"]).text(), "");
+}
+
+#[test]
+fn what_is_wanted_is_shown() {
+    let Some(directory) = guest() else { return };
+    let count = |words: &[&str]| log(&directory, words).text().lines().count();
+    assert_eq!(count(&["-g", "TEXT"]), 0);
+    assert_eq!(count(&["-g", "^text", "-o", "cat"]), 3);
+    assert_eq!(count(&["-t", "su", "-o", "json"]), 2);
+    assert_eq!(count(&["-k"]), 30 + 1);
+    assert_eq!(count(&["-b"]), 100);
+    assert_eq!(
+        count(&["-S", "2023-11-15 06:00", "-U", "2023-11-15 18:00"]),
+        1
+    );
+    assert_eq!(count(&["-U", "2023-06-01"]), 1);
+    assert_eq!(
+        log(&directory, &["--file", "/var/log/other", "-o", "cat"]).text(),
+        "named\n"
+    );
+    let json = log(&directory, &["--json", "-g", "last year"]).text();
+    let line: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(line["__REALTIME_TIMESTAMP"], "1672531199000000");
+    assert_eq!(line["LOG_FILE"], "/var/log/syslog.1.gz");
+    for (words, code) in [
+        (&["-g", "("][..], 2),
+        (&["-p", "loud"], 2),
+        (&["-S", "soon"], 2),
+        (&["-b", "7"], 3),
+        (&["--file", "/var/log/gone"], 3),
+    ] {
+        assert_eq!(log(&directory, words).failure().0, code, "{words:?}");
+    }
+}
+
+#[test]
+fn what_is_broken_is_told_and_the_rest_shown() {
+    let Some(directory) = guest() else { return };
+    let logs = directory.path().join("tree/var/log");
+    fs::write(logs.join("messages.1.gz"), b"\x1f\x8b\x08no gzip at all").unwrap();
+    fs::write(logs.join("secure.1.bz2"), b"BZh").unwrap();
+    fs::write(
+        logs.join("journal/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/x.journal~"),
+        b"LPKSHHRH",
+    )
+    .unwrap();
+    let path = directory.path().join("tree").join(JOURNAL);
+    let mut journal = fs::read(&path).unwrap();
+    // The first entry's size.
+    let word = |bytes: &[u8], at: usize| {
+        usize::try_from(u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())).unwrap()
+    };
+    let array = word(&journal, 176);
+    let entry = word(&journal, array + 24);
+    journal[entry + 8..entry + 16].fill(0xff);
+    fs::write(&path, journal).unwrap();
+    fs::remove_file(directory.path().join("guest.img")).unwrap();
+    let words = ["-q", "-t", "ext4", "-d", "tree", "guest.img", "32M"];
+    run(directory.path(), "mke2fs", &words);
+    for words in [&[][..], &["-r"]] {
+        let run = log(&directory, words);
+        assert_eq!(run.code(), Some(0));
+        let shown = String::from_utf8(run.output.stdout.clone()).unwrap();
+        assert_eq!(
+            shown
+                .lines()
+                .filter(|line| line.contains("of the fixture"))
+                .count(),
+            299
+        );
+        assert!(shown.contains("text of last year"));
+        let told = run.stderr();
+        for name in [
+            "messages.1.gz",
+            "secure.1.bz2",
+            "x.journal~",
+            "system.journal: an entry can't be read",
+        ] {
+            assert!(told.contains(name), "{name}: {told}");
+        }
+    }
+}
