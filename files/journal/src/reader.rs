@@ -101,13 +101,13 @@ impl Reader {
         let (kind, size) = (header.kind, header.size.get());
         let name = T::KIND.name();
         if kind != T::KIND.number() {
-            let reason = format!("an object of type {kind} where a {name} object is expected");
+            let reason = format!("object of type {kind} where the type {name} is expected");
             return Err(Error::corrupt(reason).at(offset));
         }
         if size < len_of(object.as_bytes())
             || check_bounds(offset, size, self.size_bytes()).is_err()
         {
-            let reason = format!("a {name} object of {size} bytes does not lie within the file");
+            let reason = format!("{name} object of {size} bytes does not lie within the file");
             return Err(Error::corrupt(reason).at(offset));
         }
         Ok(())
@@ -115,5 +115,5 @@ impl Reader {
 }
 
 fn misplaced(offset: u64, name: &'static str) -> Error {
-    Error::corrupt(format!("a {name} object can't lie here")).at(offset)
+    Error::corrupt(format!("{name} object where none can lie")).at(offset)
 }
