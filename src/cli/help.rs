@@ -9,7 +9,9 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Look at an image", &["info", "inspect", "log", "df"]),
     (
         "Look at its files",
-        &["ls", "tree", "find", "stat", "cat", "du", "hash", "diff"],
+        &[
+            "ls", "tree", "find", "stat", "cat", "grep", "du", "hash", "diff",
+        ],
     ),
     (
         "Get files out of it, or into it",
@@ -80,8 +82,8 @@ Configuration:
 
 Exit codes:
   0 done, 1 failed, 2 usage, 3 not found, 4 unsupported, 5 corrupt, 6 locked or denied.
-  After several failures, the code is that of the first. `diff` ends as diff(1): 0 no difference,
-  1 some, 2 failed.
+  After several failures, the code is that of the first. `diff` and `grep` end as
+  diff(1) and grep(1): 0 no difference (a match), 1 some (none), 2 failed.
 
 What a change is worth after a crash:
   A command that changes files is one transaction of the guest's filesystem: whatever happens, it is

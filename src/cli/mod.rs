@@ -29,6 +29,7 @@ mod export;
 mod find;
 #[cfg(feature = "fuse")]
 mod fork;
+mod grep;
 mod hash;
 mod help;
 mod info;
@@ -143,6 +144,7 @@ enum Command {
     Df(df::Df),
     Du(du::Du),
     Diff(diff::Diff),
+    Grep(grep::Grep),
     Ls(ls::Ls),
     Tree(tree::Tree),
     Find(find::Find),
@@ -200,6 +202,7 @@ impl Command {
             Self::Df(_) => "df",
             Self::Du(_) => "du",
             Self::Diff(_) => "diff",
+            Self::Grep(_) => "grep",
             Self::Ls(_) => "ls",
             Self::Tree(_) => "tree",
             Self::Find(_) => "find",
@@ -257,6 +260,7 @@ impl Command {
             Self::Df(args) => df::run(args, session),
             Self::Du(args) => du::run(args, session),
             Self::Diff(args) => diff::run(args, session),
+            Self::Grep(args) => grep::run(args, session),
             Self::Ls(args) => ls::run(args, session),
             Self::Tree(args) => tree::run(args, session),
             Self::Find(args) => find::run(args, session),

@@ -32,6 +32,8 @@ pub(crate) struct Session {
     exit_code: u8,
     /// The code of every failure, if it isn't that of its kind.
     failure_code: Option<u8>,
+    /// Failures are not told.
+    silent: bool,
 }
 
 /// Whether a report is for people or for programs.
@@ -52,6 +54,7 @@ impl Session {
             warned: HashSet::new(),
             exit_code: 0,
             failure_code: None,
+            silent: false,
         }
     }
 
@@ -87,6 +90,9 @@ impl Session {
         if self.exit_code == 0 {
             self.exit_code = self.code_of(error);
         }
+        if self.silent {
+            return;
+        }
         let text = match self.output() {
             Output::Text => format!("diskfs: {}\n", message(&block::with_reasons(error))),
             Output::Json => format!("{}\n", error_json(self.command, error, self.code_of(error))),
@@ -102,6 +108,11 @@ impl Session {
     /// Ends with `exit_code` after any failure, as the program does that the command is named after.
     pub(crate) fn fail_with(&mut self, exit_code: u8) {
         self.failure_code = Some(exit_code);
+    }
+
+    /// Tells no failures from now on; the exit code still does.
+    pub(crate) fn silence(&mut self) {
+        self.silent = true;
     }
 
     /// With `-v`, says what was done to a file.

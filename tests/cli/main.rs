@@ -7,6 +7,7 @@ mod errors;
 #[cfg(feature = "vhost-user")]
 mod export;
 mod fat;
+mod grep;
 mod guest;
 mod listing;
 mod log;

@@ -20,6 +20,7 @@ fn every_command_has_help_and_a_page() {
         "find",
         "stat",
         "cat",
+        "grep",
         "du",
         "diff",
         "hash",
