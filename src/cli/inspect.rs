@@ -90,7 +90,7 @@ pub(super) struct Inspect {
 enum Bill {
     /// SPDX 2.3
     Spdx,
-    /// CycloneDX 1.6
+    /// `CycloneDX` 1.6
     Cyclonedx,
 }
 

@@ -58,7 +58,7 @@ pub fn mounted(path: &str, volume: &Volume, statistics: Result<Statistics>) -> M
     let content = volume.content().ok().flatten();
     let (statistics, problem) = match statistics {
         Ok(statistics) => (Some(statistics), None),
-        Err(error) => (None, Some(error.reason().to_owned())),
+        Err(error) => (None, Some(error.reason().clone())),
     };
     let bytes = |count: fn(&Statistics) -> u64| {
         let of = |it: &Statistics| count(it).saturating_mul(it.block_size.into());

@@ -62,7 +62,8 @@ fn last_boot(files: &Files<'_>) -> Option<i64> {
     file.take(size_bytes - from)
         .read_to_end(&mut entries)
         .ok()?;
-    let mut newest_first = entries.chunks_exact(ENTRY_BYTES as usize).rev();
+    let entry_bytes = usize::try_from(ENTRY_BYTES).ok()?;
+    let mut newest_first = entries.chunks_exact(entry_bytes).rev();
     let seconds = newest_first.find_map(boot_seconds)?;
     files.came_from("activity", WTMP, None);
     Some(seconds)
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
 
     fn entry(kind: u16, seconds: u32) -> Vec<u8> {
-        let mut entry = vec![0; ENTRY_BYTES as usize];
+        let mut entry = vec![0; usize::try_from(ENTRY_BYTES).unwrap()];
         entry[..2].copy_from_slice(&kind.to_le_bytes());
         entry[SECONDS_OFFSET..SECONDS_OFFSET + 4].copy_from_slice(&seconds.to_le_bytes());
         entry

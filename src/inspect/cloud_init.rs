@@ -67,15 +67,12 @@ fn last_run(files: &Files<'_>) -> Option<(Option<String>, Vec<String>)> {
 
 fn datasources(files: &Files<'_>) -> Vec<String> {
     let places = [SOURCES, "/etc/cloud/cloud.cfg"];
-    let lists = places.iter().filter_map(|path| {
+    let mut lists = places.iter().filter_map(|path| {
         // The main file is a template's result of hundreds of lines; as YAML it is whole or nothing.
         let document = yaml::parse(&files.text(path)?).ok()?;
         Some(yaml::texts(&document, "datasource_list"))
     });
-    lists
-        .filter(|list| !list.is_empty())
-        .next()
-        .unwrap_or_default()
+    lists.find(|list| !list.is_empty()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Whether a kernel can be started on another hypervisor: which drivers of virtio, NVMe and Xen it has, and where.
+//! Whether a kernel can be started on another hypervisor: which drivers of virtio, `NVMe` and Xen it has, and where.
 
 pub(super) mod initramfs;
 

@@ -19,13 +19,20 @@ fn tree(text: &str) -> MemoryFs {
         match (head, &mut open) {
             (Some(path), _) => {
                 let before = open.replace((format!("/{path}"), String::new()));
-                before.into_iter().for_each(|file| add(&mut tree, &file));
+                if let Some(file) = before {
+                    add(&mut tree, &file);
+                }
             }
-            (None, Some((_, text))) => *text += &format!("{line}\n"),
+            (None, Some((_, text))) => {
+                text.push_str(line);
+                text.push('\n');
+            }
             (None, None) => panic!("a line before the first file: {line}"),
         }
     }
-    open.into_iter().for_each(|file| add(&mut tree, &file));
+    if let Some(file) = open {
+        add(&mut tree, &file);
+    }
     tree
 }
 

@@ -15,6 +15,12 @@ pub(super) const SETTINGS_BYTES: u64 = 1 << 20;
 /// More than any directory has that a question is answered from.
 const MAX_ENTRIES: usize = 100_000;
 
+/// Whether a file's name ends with a dot and this.
+pub(super) fn has_extension(name: &str, extension: &str) -> bool {
+    let found = name.rsplit_once('.').map(|(_, found)| found);
+    found == Some(extension)
+}
+
 /// Where an answer came from.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

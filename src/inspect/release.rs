@@ -76,12 +76,14 @@ fn from_os_release(files: &Files<'_>) -> Option<Release> {
     let like = assigned(&text, "ID_LIKE").map(|(_, like)| like);
     let like = like.iter().flat_map(|like| like.split_whitespace());
     let version = field("version", "VERSION_ID");
+    let has_edition = assigned(&text, "VARIANT_ID").is_some();
     Some(Release {
         kind: Some(kind),
         like: like.map(str::to_owned).collect(),
         code_name: field("code_name", "VERSION_CODENAME")
             .or_else(|| field("code_name", "UBUNTU_CODENAME"))
-            .or_else(|| in_parentheses(&field("code_name", "VERSION")?)),
+            // Fedora has its edition there.
+            .or_else(|| in_parentheses(&field("code_name", "VERSION").filter(|_| !has_edition)?)),
         product: field("product", "PRETTY_NAME").or_else(|| field("product", "NAME")),
         variant: field("variant", "VARIANT_ID"),
         // Debian's stable releases and CentOS before Stream say more of it elsewhere.
@@ -165,6 +167,7 @@ fn from_release_file(files: &Files<'_>) -> Option<Release> {
         // Where it is a word, as `wheezy/sid`, there is no version yet.
         let mut words = line.split_whitespace();
         let version = words.find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+        let patch_level = assigned_with_blanks(&text, "PATCHLEVEL").filter(|it| it != "0");
         let product = match *id {
             "debian" => format!("Debian GNU/Linux {line}"),
             "alpine" => format!("Alpine Linux {line}"),
@@ -174,11 +177,23 @@ fn from_release_file(files: &Files<'_>) -> Option<Release> {
         Some(Release {
             kind: Some("linux"),
             distribution: Some((*id).to_owned()),
-            version: version.map(str::to_owned),
-            code_name: in_parentheses(line),
+            version: version.map(|version| match patch_level {
+                Some(patch_level) => format!("{version}.{patch_level}"),
+                None => version.to_owned(),
+            }),
+            // SUSE has the architecture there.
+            code_name: in_parentheses(line).filter(|_| *id != "sles"),
             product: Some(product),
             ..Release::default()
         })
+    })
+}
+
+/// `NAME = VALUE`, as the further lines of `/etc/SuSE-release` are.
+fn assigned_with_blanks(text: &str, name: &str) -> Option<String> {
+    settings(text).find_map(|(_, line)| {
+        let (found, value) = line.split_once(" = ")?;
+        (found == name).then(|| value.trim().to_owned())
     })
 }
 

@@ -1,4 +1,4 @@
-//! What the guest starts by itself: units of systemd (systemctl(1), systemd.unit(5)), services of OpenRC, and links of
+//! What the guest starts by itself: units of systemd (systemctl(1), systemd.unit(5)), services of `OpenRC`, and links of
 //! System V's init.
 
 use std::collections::BTreeMap;
@@ -55,7 +55,8 @@ fn systemd(files: &Files<'_>) -> Vec<Service> {
     };
     for name in files.names(UNITS) {
         let path = format!("{UNITS}/{name}");
-        if name.ends_with(".wants") || name.ends_with(".requires") || name.ends_with(".upholds") {
+        let kind = name.rsplit_once('.').map(|(_, kind)| kind);
+        if let Some("wants" | "requires" | "upholds") = kind {
             for unit in files.names(&path).iter().filter(|unit| is_unit(unit)) {
                 add(unit, State::Enabled, format!("{path}/{unit}"));
             }

@@ -1,4 +1,4 @@
-//! Who is let in by key, and by which keys the guest is known (sshd(8), sshd_config(5)).
+//! Who is let in by key, and by which keys the guest is known (sshd(8), `sshd_config(5)`).
 
 mod public_key;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 pub use public_key::PublicKey;
 
 use super::accounts::User;
-use super::files::Files;
+use super::files::{Files, has_extension};
 use crate::shell::settings;
 
 /// Where the server has its keys.
@@ -142,7 +142,7 @@ impl Settings {
             if value.trim_end_matches("*.conf") == format!("{DIR}/sshd_config.d/") {
                 let dir = format!("{DIR}/sshd_config.d");
                 let names = files.names(&dir);
-                for name in names.iter().filter(|name| name.ends_with(".conf")) {
+                for name in names.iter().filter(|name| has_extension(name, "conf")) {
                     let text = files.text(&format!("{dir}/{name}")).unwrap_or_default();
                     let included = lines(&text);
                     all.extend(included.map(|(word, value)| (word.to_owned(), value.to_owned())));

@@ -58,9 +58,10 @@ fn included(files: &Files<'_>, text: &str) -> Vec<String> {
             continue;
         };
         let path = path.trim().trim_matches('"');
-        let path = match path.starts_with('/') {
-            true => path.to_owned(),
-            false => format!("/etc/{path}"),
+        let path = if path.starts_with('/') {
+            path.to_owned()
+        } else {
+            format!("/etc/{path}")
         };
         match word {
             "@include" | "#include" => found.push(path),

@@ -82,6 +82,8 @@ pub(super) fn is_true(value: &Value, key: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write;
+
     use super::*;
 
     #[test]
@@ -89,7 +91,8 @@ mod tests {
         let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n".to_owned();
         for level in 1..12 {
             let before = format!("*a{}", level - 1);
-            bomb += &format!("a{level}: &a{level} [{}]\n", vec![before; 9].join(","));
+            let nine = vec![before; 9].join(",");
+            writeln!(bomb, "a{level}: &a{level} [{nine}]").unwrap();
         }
         let deep = "[".repeat(100_000);
         for text in [bomb.as_str(), &deep, "a: 1\na: 2\n", "a: \"x"] {

@@ -152,7 +152,8 @@ mod tests {
     #[test]
     fn a_record_has_an_end() {
         let mut line = style("syslog").plain(0, b"x");
-        (0..10).for_each(|_| line.add(&[b'y'; 64 << 10]));
+        let more = vec![b'y'; 64 << 10];
+        (0..10).for_each(|_| line.add(&more));
         assert_eq!(line.message.len(), MAX_RECORD_BYTES);
     }
 }

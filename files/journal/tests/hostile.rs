@@ -53,7 +53,7 @@ fn every_byte_of_the_header_may_be_anything() {
         }
     }
     assert!(
-        begun.elapsed() < Duration::from_secs(120),
+        begun.elapsed() < Duration::from_mins(2),
         "{:?}",
         begun.elapsed()
     );
@@ -70,7 +70,7 @@ fn any_byte_of_the_objects_may_be_anything() {
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
             let at = usize::try_from(state >> 33).unwrap() % broken.len();
-            broken[at] = (state >> 20) as u8;
+            broken[at] = state.to_le_bytes()[2];
         }
         read_all(broken);
     }
@@ -98,10 +98,7 @@ fn a_chain_that_circles_ends_with_an_error() {
     let (last, others) = read.split_last().unwrap();
     assert_eq!(last.as_ref().unwrap_err().kind(), ErrorKind::Corrupt);
     assert!(!others.is_empty() && others.iter().all(Result::is_ok));
-    assert_eq!(
-        journal.entries().rev().filter(Result::is_ok).count(),
-        others.len()
-    );
+    assert_eq!(journal.entries().rev().flatten().count(), others.len());
 }
 
 #[test]

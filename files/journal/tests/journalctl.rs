@@ -11,6 +11,9 @@ use diskfs_journal::{Entry, Journal, State};
 use tools::{Kind, entries, export, have_systemd, journalctl, kinds, make, open};
 
 /// Line by line in what differs, without printing megabytes.
+/// Packs a value.
+type Pack = fn(&[u8]) -> Vec<u8>;
+
 fn assert_same(ours: &[u8], theirs: &[u8], what: &str) {
     if ours == theirs {
         return;
@@ -114,7 +117,7 @@ fn values_packed_with_xz_and_lz4_are_read() {
         };
         let plain = fs::read(make(directory.path(), kind, &entries(300))).unwrap();
         let path = directory.path().join("packed.journal");
-        let packers: [(u8, fn(&[u8]) -> Vec<u8>); 2] = [(1, xz), (2, lz4)];
+        let packers: [(u8, Pack); 2] = [(1, xz), (2, lz4)];
         for (flag, pack) in packers {
             let mut bytes = plain.clone();
             let count = repack(&mut bytes, compact, flag, pack);

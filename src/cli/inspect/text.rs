@@ -114,11 +114,13 @@ fn startup(report: &Report) -> Vec<Fact> {
         Firmware::Bios => "BIOS",
         Firmware::Uefi => "UEFI",
     });
-    let mut how = firmware.collect::<Vec<_>>().join(" and ");
-    if !boot.loaders.is_empty() {
-        let by = if how.is_empty() { "by" } else { ", by" };
-        how += &format!("{by} {}", boot.loaders.join(", "));
-    }
+    let firmware = firmware.collect::<Vec<_>>().join(" and ");
+    let by = match boot.loaders.join(", ") {
+        loaders if loaders.is_empty() => loaders,
+        loaders => format!("by {loaders}"),
+    };
+    let how = [firmware, by].into_iter().filter(|it| !it.is_empty());
+    let how = how.collect::<Vec<_>>().join(", ");
     let command_line = boot.default.as_ref().map(|it| it.command_line.clone());
     let mut facts = vec![
         ("boot", "boot", how),

@@ -2,7 +2,7 @@
 //! GRUB of Fedora and what is made from it.
 
 use super::{Entry, grub};
-use crate::inspect::files::Files;
+use crate::inspect::files::{Files, has_extension};
 use crate::shell::settings;
 
 /// Where entries are.
@@ -23,7 +23,7 @@ const SETTINGS: [&str; 3] = [
 pub(super) fn default_entry(files: &Files<'_>) -> Option<Entry> {
     let (dir, names) = DIRS.iter().find_map(|dir| {
         let mut names = files.names(dir);
-        names.retain(|name| name.ends_with(".conf"));
+        names.retain(|name| has_extension(name, "conf"));
         (!names.is_empty()).then_some((dir, names))
     })?;
     let chosen = chosen(files);

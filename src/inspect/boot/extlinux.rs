@@ -38,7 +38,7 @@ fn parse(text: &str) -> Option<Entry> {
             }
             ("kernel" | "linux", Some(entry)) => entry.kernel = Some(rest.to_owned()),
             ("initrd", Some(entry)) => entry.initramfs = Some(rest.to_owned()),
-            ("append", Some(entry)) => entry.command_line = rest.to_owned(),
+            ("append", Some(entry)) => rest.clone_into(&mut entry.command_line),
             _ => {}
         }
     }

@@ -127,7 +127,7 @@ fn parse_legacy(text: &str) -> Option<Entry> {
             ("kernel", Some(entry)) => {
                 let (kernel, options) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
                 entry.kernel = Some(kernel.to_owned());
-                entry.command_line = options.trim().to_owned();
+                options.trim().clone_into(&mut entry.command_line);
             }
             ("initrd", Some(entry)) => entry.initramfs = Some(rest.to_owned()),
             _ => {}

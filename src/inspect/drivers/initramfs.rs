@@ -115,26 +115,25 @@ fn skip(input: &mut impl BufRead, mut left: u64) -> io::Result<()> {
         if buffered == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let skipped = (buffered as u64).min(left);
-        input.consume(skipped as usize);
-        left -= skipped;
+        let skipped = usize::try_from(left).map_or(buffered, |left| left.min(buffered));
+        input.consume(skipped);
+        left -= skipped as u64;
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write;
+
     use super::*;
 
     fn member(name: &str, contents: &[u8]) -> Vec<u8> {
         let zeroes = "0".repeat(8);
         let mut head = format!("070701{}", zeroes.repeat(6));
-        head += &format!(
-            "{:08x}{}{:08x}{zeroes}",
-            contents.len(),
-            zeroes.repeat(4),
-            name.len() + 1
-        );
+        let (size, name_size) = (contents.len(), name.len() + 1);
+        let between = zeroes.repeat(4);
+        write!(head, "{size:08x}{between}{name_size:08x}{zeroes}").unwrap();
         let mut bytes = head.into_bytes();
         bytes.extend_from_slice(name.as_bytes());
         bytes.push(0);

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::words::{mac, with_prefix};
 use super::{Interface, netplan, signed};
-use crate::inspect::files::Files;
+use crate::inspect::files::{Files, has_extension};
 use crate::inspect::yaml;
 
 /// Seeds that the image has in itself.
@@ -29,7 +29,7 @@ pub(super) fn of(files: &Files<'_>) -> Vec<Interface> {
     for name in files
         .names(DIR)
         .iter()
-        .filter(|name| name.ends_with(".cfg"))
+        .filter(|name| has_extension(name, "cfg"))
     {
         let path = format!("{DIR}/{name}");
         // Most of these files are of other matters, and as YAML no concern of this question.
@@ -43,12 +43,11 @@ pub(super) fn of(files: &Files<'_>) -> Vec<Interface> {
 }
 
 fn interfaces(network: &Value) -> Vec<Interface> {
-    match network.get("version").and_then(Value::as_u64) {
-        Some(1) => version_1(network),
-        _ => {
-            let found = netplan::interfaces(network);
-            found.into_iter().map(|(_, interface)| interface).collect()
-        }
+    if let Some(1) = network.get("version").and_then(Value::as_u64) {
+        version_1(network)
+    } else {
+        let found = netplan::interfaces(network);
+        found.into_iter().map(|(_, interface)| interface).collect()
     }
 }
 
@@ -106,8 +105,9 @@ fn take_subnet(interface: &mut Interface, subnet: &Value) {
             .addresses
             .push(with_prefix(&address, mask.as_deref()));
     }
-    let gateway = yaml::text(subnet, "gateway");
-    gateway.iter().for_each(|it| interface.add_gateway(it));
+    if let Some(gateway) = yaml::text(subnet, "gateway") {
+        interface.add_gateway(&gateway);
+    }
     interface.dns.extend(yaml::texts(subnet, "dns_nameservers"));
     interface.search.extend(yaml::texts(subnet, "dns_search"));
     for route in yaml::sequence(subnet, "routes") {

@@ -135,8 +135,9 @@ impl Interface {
         };
         let to = match &words[..] {
             ["ip", "route", "add" | "append" | "replace", to, ..]
-            | ["ip", _, "route", "add" | "append" | "replace", to, ..] => Some(*to),
-            ["route", "add", "-net" | "-host", to, ..] | ["route", "add", to, ..] => Some(*to),
+            | ["ip", _, "route", "add" | "append" | "replace", to, ..]
+            | ["route", "add", "-net" | "-host", to, ..]
+            | ["route", "add", to, ..] => Some(*to),
             _ => None,
         };
         if let Some(to) = to {
@@ -169,25 +170,30 @@ impl Interface {
 fn parse(text: &str) -> Vec<Interface> {
     let joined = text.replace("\\\n", " ");
     let mut found = Vec::new();
-    let mut stanza: Option<Stanza<'_>> = None;
+    let mut open: Option<Stanza<'_>> = None;
     for (_, line) in settings(&joined) {
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let rest = rest.trim();
-        match word {
-            "iface" => {
-                let before = stanza.replace(Stanza::begin(rest));
-                before.into_iter().for_each(|it| it.end(&mut found));
-            }
+        let ends = match word {
+            "iface" => open.replace(Stanza::begin(rest)),
             "auto" | "mapping" | "source" | "source-directory" | "rename" | "template" => {
-                stanza.take().into_iter().for_each(|it| it.end(&mut found));
+                open.take()
             }
-            _ if word.starts_with("allow-") || word.starts_with("no-") => {
-                stanza.take().into_iter().for_each(|it| it.end(&mut found));
+            _ if word.starts_with("allow-") || word.starts_with("no-") => open.take(),
+            _ => {
+                if let Some(stanza) = &mut open {
+                    stanza.take(word, rest);
+                }
+                None
             }
-            _ => stanza.iter_mut().for_each(|it| it.take(word, rest)),
+        };
+        if let Some(stanza) = ends {
+            stanza.end(&mut found);
         }
     }
-    stanza.into_iter().for_each(|it| it.end(&mut found));
+    if let Some(stanza) = open {
+        stanza.end(&mut found);
+    }
     found
 }
 

@@ -38,8 +38,8 @@ fn parse(text: &str) -> Option<Interface> {
 /// `NAME=('a' 'b')`, or a single value, on one line.
 fn array(text: &str, name: &str) -> Vec<String> {
     let lines = text.lines().map(str::trim);
-    let value = lines.filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-    let value = value.last().unwrap_or_default();
+    let mut value = lines.filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    let value = value.next_back().unwrap_or_default();
     let inner = value.trim_start_matches('(');
     let inner = inner.split_once(')').map_or(inner, |(inner, _)| inner);
     let inner = inner.replace(['\'', '"'], " ");

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::words::mac;
 use super::{Interface, Route};
-use crate::inspect::files::Files;
+use crate::inspect::files::{Files, has_extension};
 use crate::inspect::yaml;
 
 /// What stands in a later one hides a file of the same name in an earlier one.
@@ -57,7 +57,7 @@ fn paths(files: &Files<'_>) -> Vec<String> {
     let mut paths: Vec<(String, String)> = Vec::new();
     for dir in DIRS {
         for name in files.names(dir) {
-            if name.ends_with(".yaml") {
+            if has_extension(&name, "yaml") {
                 paths.retain(|(known, _)| *known != name);
                 let path = format!("{dir}/{name}");
                 paths.push((name, path));
@@ -127,8 +127,9 @@ fn interface(id: &str, kind: Option<&str>, settings: &Value) -> Interface {
         ..Interface::default()
     };
     for key in ["gateway4", "gateway6"] {
-        let gateway = yaml::text(settings, key);
-        gateway.iter().for_each(|it| interface.add_gateway(it));
+        if let Some(gateway) = yaml::text(settings, key) {
+            interface.add_gateway(&gateway);
+        }
     }
     for route in yaml::sequence(settings, "routes") {
         let via = yaml::text(route, "via");

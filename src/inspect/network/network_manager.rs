@@ -55,7 +55,7 @@ fn take(interface: &mut Interface, setting: Setting<'_>) {
         }
         ("vlan", "id") => interface.vlan = value.parse().ok(),
         (_, "mac-address" | "cloned-mac-address") => {
-            interface.mac = mac(value).or(interface.mac.take())
+            interface.mac = mac(value).or(interface.mac.take());
         }
         (_, "mtu") => interface.mtu_bytes = value.parse().ok(),
         _ => {}

@@ -91,7 +91,7 @@ fn take_route(routes: &mut Vec<(usize, Route)>, setting: Setting<'_>) {
         return;
     };
     match setting.key {
-        "Destination" => route.to = setting.value.to_owned(),
+        "Destination" => setting.value.clone_into(&mut route.to),
         "Gateway" => route.via = Some(setting.value.to_owned()),
         _ => {}
     }

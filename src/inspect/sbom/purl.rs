@@ -1,5 +1,7 @@
 //! Package URLs (<https://github.com/package-url/purl-spec>).
 
+use std::fmt::Write;
+
 use crate::inspect::packages::Package;
 
 /// That of a package of a format, on a system of a name and a version; `None` for formats that have none.
@@ -53,7 +55,9 @@ fn encoded(text: &str) -> String {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' | b'~' | b':' => {
                 encoded.push(byte.into());
             }
-            byte => encoded += &format!("%{byte:02X}"),
+            byte => {
+                let _ = write!(encoded, "%{byte:02X}"); // into a string it never fails
+            }
         }
     }
     encoded

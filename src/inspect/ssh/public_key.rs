@@ -1,4 +1,4 @@
-//! Public keys, as OpenSSH writes them on a line (sshd(8), "AUTHORIZED_KEYS FILE FORMAT"; RFC 4253, section 6.6).
+//! Public keys, as OpenSSH writes them on a line (sshd(8), "`AUTHORIZED_KEYS` FILE FORMAT"; RFC 4253, section 6.6).
 
 use base64ct::{Base64, Base64Unpadded, Encoding};
 use serde::Serialize;
@@ -79,10 +79,12 @@ fn bits(algorithm: &str, fields: &[u8]) -> Option<u32> {
     let integer = match algorithm {
         "ssh-rsa" => string(string(fields)?.1)?.0, // behind the exponent
         "ssh-dss" => string(fields)?.0,
-        "ecdsa-sha2-nistp256" | "sk-ecdsa-sha2-nistp256@openssh.com" => return Some(256),
+        "ecdsa-sha2-nistp256"
+        | "sk-ecdsa-sha2-nistp256@openssh.com"
+        | "ssh-ed25519"
+        | "sk-ssh-ed25519@openssh.com" => return Some(256),
         "ecdsa-sha2-nistp384" => return Some(384),
         "ecdsa-sha2-nistp521" => return Some(521),
-        "ssh-ed25519" | "sk-ssh-ed25519@openssh.com" => return Some(256),
         _ => return None,
     };
     let first = integer.iter().position(|byte| *byte != 0)?;
