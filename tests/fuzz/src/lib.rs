@@ -28,6 +28,7 @@ mod lvm;
 mod md;
 pub mod mutate;
 mod persistent;
+mod registry;
 mod remote;
 mod rpm;
 pub mod seeds;
@@ -74,6 +75,8 @@ pub enum Target {
     Exfat,
     /// A journal file of systemd: boots, entries and fields.
     SystemdJournal,
+    /// A registry hive and its logs, with right checksums.
+    Registry,
     /// The answers of a microVM's agent: all that is asked of a filesystem there.
     Remote,
     /// rpm's databases of packages, with right checksums.
@@ -82,7 +85,7 @@ pub enum Target {
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Probe,
         Self::ProbeContent,
         Self::Qcow2,
@@ -98,6 +101,7 @@ impl Target {
         Self::Iso9660,
         Self::Exfat,
         Self::SystemdJournal,
+        Self::Registry,
         Self::Remote,
         Self::Rpm,
     ];
@@ -120,6 +124,7 @@ impl Target {
             Self::Iso9660 => "iso9660",
             Self::Exfat => "exfat",
             Self::SystemdJournal => "systemd_journal",
+            Self::Registry => "registry",
             Self::Remote => "remote",
             Self::Rpm => "rpm",
         }
@@ -143,6 +148,7 @@ impl Target {
             Self::Iso9660 => iso9660::walk(device),
             Self::Exfat => exfat::all(device),
             Self::SystemdJournal => systemd_journal::all(device),
+            Self::Registry => registry::hive(device),
             Self::Remote => remote::session(device),
             Self::Rpm => rpm::packages(device),
         }
@@ -165,6 +171,7 @@ impl Target {
             | Self::Md
             | Self::Luks
             | Self::SystemdJournal
+            | Self::Registry
             | Self::Remote
             | Self::Rpm => {
                 self.run(device);
@@ -254,6 +261,11 @@ pub fn exfat(data: &[u8]) {
 /// [`Target::SystemdJournal`] on an input.
 pub fn systemd_journal(data: &[u8]) {
     Target::SystemdJournal.run(&device(data));
+}
+
+/// [`Target::Registry`] on an input.
+pub fn registry(data: &[u8]) {
+    Target::Registry.run(&device(data));
 }
 
 /// [`Target::Remote`] on an input.
