@@ -19,6 +19,7 @@ mod side_by_side;
 mod steps;
 mod sub_root;
 mod tree;
+mod windows;
 
 use std::sync::Arc;
 
@@ -38,6 +39,7 @@ use crate::{
 };
 use sub_root::SubRoot;
 use tree::{Builder, Outcome, Purpose};
+pub(crate) use windows::{in_any_case, windows_root};
 
 /// An operating system on the disks of a machine.
 #[derive(Debug)]
@@ -51,14 +53,26 @@ pub struct System {
 
 /// The operating systems on a machine's disks, in the order of the volumes that they have as their
 /// roots. A volume is one when its contents say so, whatever a table calls it; one that does not open
-/// is none.
+/// is none. Volumes with filesystems that only Windows is on are looked at where nothing else is found.
 ///
 /// # Errors
 /// As [`Disk::volumes`].
 pub fn systems(disk: &Disk) -> Result<Vec<System>> {
+    let found = systems_on(disk, |kind| !is_foreign(kind))?;
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    // Opening an NTFS takes a microVM, which nobody shall wait for whose system is another.
+    let mut found = systems_on(disk, |kind| matches!(kind, "ntfs" | "vfat" | "exfat"))?;
+    found.retain(|system| windows::find(&system.filesystem).is_some());
+    Ok(found)
+}
+
+/// The systems on filesystems of some kinds.
+fn systems_on(disk: &Disk, is_wanted: fn(&str) -> bool) -> Result<Vec<System>> {
     let mut systems = Vec::new();
     for volume in disk.volumes()? {
-        if !may_be_root(disk, volume)? {
+        if !may_be_root(disk, volume, is_wanted)? {
             continue;
         }
         match volume.filesystem() {
@@ -69,8 +83,16 @@ pub fn systems(disk: &Disk) -> Result<Vec<System>> {
     Ok(systems)
 }
 
-/// Whether a volume holds a filesystem that can be read and that systems are on.
-fn may_be_root(disk: &Disk, volume: &Volume) -> Result<bool> {
+/// Filesystems that no system of Unix is on.
+fn is_foreign(kind: &str) -> bool {
+    matches!(
+        kind,
+        "vfat" | "exfat" | "iso9660" | "ntfs" | "hfs" | "hfsplus" | "udf"
+    )
+}
+
+/// Whether a volume holds a filesystem of such a kind that can be read.
+fn may_be_root(disk: &Disk, volume: &Volume, is_wanted: fn(&str) -> bool) -> Result<bool> {
     if volume.problem().is_some() || disk.is_member(volume)? {
         return Ok(false);
     }
@@ -78,11 +100,7 @@ fn may_be_root(disk: &Disk, volume: &Volume) -> Result<bool> {
         return Ok(false);
     };
     Ok(content.is_some_and(|content| {
-        let is_root_kind = !matches!(
-            content.kind,
-            "vfat" | "exfat" | "iso9660" | "ntfs" | "hfs" | "hfsplus" | "udf"
-        );
-        content.class == ContentClass::Filesystem && is_root_kind
+        content.class == ContentClass::Filesystem && is_wanted(content.kind)
     }) && volume.is_readable()?)
 }
 
@@ -131,6 +149,15 @@ pub fn meant(disk: &Disk, number: Option<usize>) -> Result<Option<System>> {
 impl System {
     /// The system on a volume, if there is one.
     fn on(disk: &Disk, volume: &Volume, filesystem: Filesystem) -> Option<Self> {
+        if let Some(release) = windows::find(&filesystem) {
+            return Some(Self {
+                volume: volume.clone(),
+                filesystem,
+                sub_root: None,
+                release,
+                planned: Vec::new(),
+            });
+        }
         let mut sub_root = ostree::find(&filesystem);
         if sub_root.is_none() && !filesystem.holds_system() {
             let content = volume.content().ok().flatten();

@@ -30,6 +30,7 @@ mod ssh;
 mod sudoers;
 #[cfg(test)]
 mod testing;
+mod windows;
 mod yaml;
 
 use std::collections::BTreeMap;
@@ -54,6 +55,7 @@ pub use selinux::Selinux;
 pub use services::{Service, State};
 pub use ssh::{AuthorizedKey, PublicKey, Ssh};
 pub use sudoers::SudoRule;
+pub use windows::{Adapter, Drive, Hibernation, Program, Start, Windows, WindowsService};
 
 use crate::Filesystem;
 use files::Files;
@@ -105,6 +107,9 @@ pub struct Report {
     pub activity: Activity,
     /// Its packages.
     pub packages: Packages,
+    /// What only Windows has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub windows: Option<Windows>,
     /// Where each answer came from, by its name here.
     pub sources: BTreeMap<&'static str, Vec<Source>>,
     /// What could not be read, and why.
@@ -149,9 +154,11 @@ impl Report {
             activity: activity::of(&files),
             users,
             packages,
+            windows: None,
             sources: BTreeMap::new(),
             problems: Vec::new(),
         };
+        let report = windows::answered(&files, report);
         let (mut sources, problems) = files.finish();
         for places in sources.values_mut() {
             places.dedup();

@@ -43,6 +43,7 @@ pub struct Problem {
 }
 
 /// Reads files of a guest, and keeps what went wrong: a broken one is an answer less, and no more.
+#[derive(Debug)]
 pub(super) struct Files<'a> {
     filesystem: &'a Filesystem,
     sources: RefCell<BTreeMap<&'static str, Vec<Source>>>,

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use diskfs_fixtures::{TempImage, image};
+use diskfs_registry::testing::HiveBuilder;
 use serde_json::Value;
 
 use crate::{diskfs, diskfs_in};
@@ -218,4 +219,39 @@ fn a_group_may_lie_on_several_images() {
         .unwrap();
     let on: Vec<_> = physical.iter().map(|pv| &pv["volume"]).collect();
     assert_eq!(on, ["disk", "disk2"]);
+}
+
+/// An NTFS takes a microVM; a FAT with the same tree is read without.
+#[test]
+fn inspect_finds_a_windows_by_its_registry() {
+    let disk = image("fat32-small");
+    let config = disk.directory().join("Windows/System32/config");
+    fs::create_dir_all(&config).unwrap();
+    let texts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/windows/windows-10");
+    for hive in ["SOFTWARE", "SYSTEM", "SAM"] {
+        let text = fs::read_to_string(texts.join(format!("{}.reg", hive.to_lowercase()))).unwrap();
+        let mut builder = HiveBuilder::new();
+        let prefix = format!(r"HKEY_LOCAL_MACHINE\{hive}");
+        builder.reg_text(&text, &prefix).unwrap();
+        fs::write(config.join(hive), builder.build()).unwrap();
+    }
+    diskfs(&disk, &["cp", "-r", "Windows", "fat32-small:/"]).text();
+    let text = diskfs(&disk, &["inspect", "fat32-small"]).text();
+    for part in [
+        "windows 10.0.19045.3803 (22H2)",
+        "Windows 10 Pro",
+        "DESKTOP-7K2Q1",
+        "ann (password)",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    let json = diskfs(&disk, &["inspect", "--json", "fat32-small"]).json();
+    let system = &json["systems"][0];
+    assert_eq!(system["type"], "windows");
+    assert_eq!(system["windows"]["drives"][0]["letter"], "C:");
+    assert_eq!(
+        system["problems"].as_array().map(Vec::len),
+        Some(0),
+        "{json}"
+    );
 }

@@ -1,0 +1,110 @@
+//! Windows: what its registry says. Each question reads the hives through [`Hives`], and nothing else of the guest
+//! but the heads of two files.
+//!
+//! Names of keys are Microsoft's, as its documentation of the registry and of the services has them; what is not
+//! documented there (SAM's values) is named where it is read.
+
+mod architecture;
+mod drives;
+mod hives;
+mod host;
+mod network;
+mod power;
+mod programs;
+mod release;
+mod services;
+#[cfg(test)]
+mod tests;
+mod users;
+
+use serde::Serialize;
+
+pub use drives::Drive;
+pub use network::Adapter;
+pub use power::Hibernation;
+pub use programs::Program;
+pub use services::{Start, WindowsService};
+
+use super::files::Files;
+use super::{Packages, Report};
+use hives::Hives;
+
+/// What only Windows has.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Windows {
+    /// Its directory: `/Windows`.
+    pub system_root: String,
+    /// The edition: `Professional`, `ServerStandard`.
+    pub edition: Option<String>,
+    /// The service pack, in versions that have some.
+    pub service_pack: Option<String>,
+    /// The control set that it starts with: 1 is `ControlSet001`.
+    pub control_set: Option<u32>,
+    /// What is installed, with who made it.
+    pub programs: Vec<Program>,
+    /// Drivers for virtio devices.
+    pub virtio_drivers: Vec<WindowsService>,
+    /// QEMU's guest agent.
+    pub guest_agent: Option<WindowsService>,
+    /// The network interfaces that are configured.
+    pub interfaces: Vec<Adapter>,
+    /// Which volumes have which letters.
+    pub drives: Vec<Drive>,
+    /// When it was last shut down (RFC 3339).
+    pub last_shutdown: Option<String>,
+    /// Whether its memory is on the disk.
+    pub hibernation: Option<Hibernation>,
+    /// Whether a shutdown is a hibernation of the kernel ("fast startup").
+    pub fast_startup: Option<bool>,
+}
+
+/// The report, with the answers of a guest that is Windows; as it is for any other.
+pub(super) fn answered(files: &Files<'_>, report: Report) -> Report {
+    let Some(hives) = Hives::find(files) else {
+        return report;
+    };
+    let programs = programs::of(&hives);
+    Report {
+        release: release::of(&hives),
+        architecture: architecture::of(&hives),
+        hostname: host::name(&hives),
+        machine_id: host::machine_id(&hives),
+        timezone: host::timezone(&hives),
+        locale: host::locale(&hives),
+        users: users::of(&hives),
+        packages: packages(programs.as_deref()),
+        windows: Some(windows(&hives, programs)),
+        ..report
+    }
+}
+
+fn windows(hives: &Hives<'_>, programs: Option<Vec<Program>>) -> Windows {
+    Windows {
+        system_root: hives.root().to_owned(),
+        edition: release::edition(hives),
+        service_pack: release::service_pack(hives),
+        control_set: hives.control_set(),
+        programs: programs.unwrap_or_default(),
+        virtio_drivers: services::virtio(hives),
+        guest_agent: services::guest_agent(hives),
+        interfaces: network::of(hives),
+        drives: drives::of(hives),
+        last_shutdown: power::last_shutdown(hives),
+        hibernation: power::hibernation(hives),
+        fast_startup: power::fast_startup(hives),
+    }
+}
+
+fn packages(programs: Option<&[Program]>) -> Packages {
+    let package = |program: &Program| super::Package {
+        name: program.name.clone(),
+        version: program.version.clone().unwrap_or_default(),
+        architecture: program.architecture.clone().unwrap_or_default(),
+    };
+    Packages {
+        format: Some("windows"),
+        manager: None,
+        installed: programs.map(|programs| programs.iter().map(package).collect()),
+    }
+}

@@ -1,0 +1,77 @@
+//! The network interfaces: `Services\Tcpip\Parameters\Interfaces` (Microsoft, "TCP/IP and NBT configuration
+//! parameters").
+
+use diskfs_registry::Key;
+use serde::Serialize;
+
+use super::hives::{Hives, OpenHive};
+
+const INTERFACES: &str = r"Services\Tcpip\Parameters\Interfaces";
+
+/// The class of network adapters, below which connections have the names that people see.
+const CONNECTIONS: &str = r"Control\Network\{4D36E972-E325-11CE-BFC1-08002BE10318}";
+
+/// Each device that was ever there leaves one.
+const MAX_INTERFACES: usize = 10_000;
+
+/// A network interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Adapter {
+    /// Its GUID, in braces.
+    pub id: String,
+    /// What people see: `Ethernet`.
+    pub name: Option<String>,
+    /// Whether DHCP configures it.
+    pub dhcp: bool,
+    /// Its addresses with their masks, as `192.0.2.7/255.255.255.0`; those of the last lease with DHCP.
+    pub addresses: Vec<String>,
+    /// Its gateways.
+    pub gateways: Vec<String>,
+    /// Its DNS servers: its own, or else those of the last lease.
+    pub dns_servers: Vec<String>,
+}
+
+pub(super) fn of(hives: &Hives<'_>) -> Vec<Adapter> {
+    let (Some(system), Some(key)) = (&hives.system, hives.control(INTERFACES)) else {
+        return Vec::new();
+    };
+    system.came_from("interfaces");
+    let keys = system.subkeys(&key, MAX_INTERFACES);
+    let interfaces = keys.iter().map(|key| interface(hives, system, key));
+    interfaces
+        .filter(|found| found.dhcp || !found.addresses.is_empty())
+        .collect()
+}
+
+fn interface(hives: &Hives<'_>, system: &OpenHive<'_>, key: &Key<'_>) -> Adapter {
+    let id = key.name();
+    let connection = hives.control(&format!(r"{CONNECTIONS}\{id}\Connection"));
+    let dhcp = system.number_of(key, "EnableDHCP") == Some(1);
+    let texts = |fixed: &str, leased: &str| system.texts_of(key, if dhcp { leased } else { fixed });
+    let addresses = texts("IPAddress", "DhcpIPAddress");
+    let masks = texts("SubnetMask", "DhcpSubnetMask");
+    let with_masks = addresses
+        .iter()
+        .zip(&masks)
+        .filter(|(address, _)| *address != "0.0.0.0");
+    let servers = ["NameServer", "DhcpNameServer"]
+        .iter()
+        .find_map(|name| system.text_of(key, name));
+    Adapter {
+        name: connection.and_then(|key| system.text_of(&key, "Name")),
+        addresses: with_masks
+            .map(|(address, mask)| format!("{address}/{mask}"))
+            .collect(),
+        gateways: texts("DefaultGateway", "DhcpDefaultGateway"),
+        dns_servers: servers.iter().flat_map(|servers| list(servers)).collect(),
+        dhcp,
+        id,
+    }
+}
+
+/// What commas or blanks part.
+fn list(text: &str) -> impl Iterator<Item = String> {
+    let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
+    parts.map(str::to_owned)
+}
