@@ -18,7 +18,8 @@ impl ExcludeArgs {
     pub(crate) fn leaves_out(&self, path: &[u8]) -> bool {
         let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         let tails = slashes.filter_map(|(at, _)| path.get(at + 1..));
-        let mut parts = std::iter::once(path).chain(tails.filter(|tail| !tail.starts_with(b"/")));
+        let mut parts = std::iter::once(path)
+            .chain(tails.filter(|tail| !tail.is_empty() && !tail.starts_with(b"/")));
         !self.patterns.is_empty()
             && parts.any(|part| self.patterns.iter().any(|pattern| pattern.matches(part)))
     }

@@ -6,6 +6,8 @@ mod pacman;
 mod portage;
 mod rpm;
 
+use std::mem;
+
 use serde::Serialize;
 
 use super::files::Files;
@@ -17,7 +19,7 @@ const LIMIT_BYTES: u64 = 64 << 20;
 const MAX_PACKAGES: usize = 200_000;
 
 /// A package that is installed.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Package {
     /// The name.
@@ -26,6 +28,18 @@ pub struct Package {
     pub version: String,
     /// The architecture that it is for.
     pub architecture: String,
+    /// What it is built from, where the database says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// What it is, in a line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    /// What it is, at length, where the database has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Its home page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
 }
 
 /// How a guest's packages are managed.
@@ -117,16 +131,27 @@ struct Paragraph<'t> {
     name: Option<&'t str>,
     version: Option<&'t str>,
     architecture: Option<&'t str>,
+    source: Option<&'t str>,
+    summary: Option<&'t str>,
+    url: Option<&'t str>,
+    description: String,
+    /// Whether the field that lines go on with is the description.
+    is_described: bool,
     is_installed: bool,
 }
 
 impl Paragraph<'_> {
-    fn package(&self) -> Option<Package> {
+    fn package(self) -> Option<Package> {
         let name = self.name.filter(|_| self.is_installed)?;
+        let known = |text: Option<&str>| text.map(str::to_owned);
         Some(Package {
             name: name.to_owned(),
             version: self.version.unwrap_or_default().to_owned(),
             architecture: self.architecture.unwrap_or_default().to_owned(),
+            source: known(self.source),
+            summary: known(self.summary),
+            url: known(self.url),
+            description: Some(self.description).filter(|text| !text.is_empty()),
         })
     }
 }
@@ -144,8 +169,7 @@ fn paragraphs<'t>(
             break;
         }
         if line.is_empty() {
-            packages.extend(paragraph.package());
-            paragraph = begin();
+            packages.extend(mem::replace(&mut paragraph, begin()).package());
         } else {
             take(&mut paragraph, line);
         }

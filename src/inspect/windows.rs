@@ -101,6 +101,7 @@ fn packages(programs: Option<&[Program]>) -> Packages {
         name: program.name.clone(),
         version: program.version.clone().unwrap_or_default(),
         architecture: program.architecture.clone().unwrap_or_default(),
+        ..super::Package::default()
     };
     Packages {
         format: Some("windows"),

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
-use diskfs_fixtures::{TempImage, image};
+use diskfs_fixtures::{TempImage, image, require};
 use diskfs_registry::testing::HiveBuilder;
 use serde_json::Value;
 
@@ -254,4 +255,121 @@ fn inspect_finds_a_windows_by_its_registry() {
         Some(0),
         "{json}"
     );
+}
+
+/// `guest.raw` with a few packages.
+fn with_packages() -> TempImage {
+    let disk = image("guest.raw");
+    let status = "Package: bash\nStatus: install ok installed\nArchitecture: amd64\nSource: bash-src (5)\nVersion: 1:5.2-15-2+b7\nDescription: a shell\n It reads & runs <commands>.\n .\n Well.\nHomepage: https://example.org\n\n";
+    fs::write(disk.directory().join("status"), status).unwrap();
+    diskfs(&disk, &["mkdir", "-p", "guest.raw:/var/lib/dpkg"]).text();
+    diskfs(&disk, &["cp", "status", "guest.raw:/var/lib/dpkg/status"]).text();
+    disk
+}
+
+#[test]
+fn inspect_keeps_to_its_schema() {
+    let disk = with_packages();
+    let printed = diskfs(&disk, &["inspect", "--schema"]).text();
+    fs::write(disk.directory().join("schema.json"), printed).unwrap();
+    for words in [
+        &["inspect", "--json", "guest.raw"][..],
+        &["inspect", "--json", "--sources", "guest.raw"],
+    ] {
+        let document = diskfs(&disk, words).text();
+        fs::write(disk.directory().join("document.json"), document).unwrap();
+        if require("jsonschema").is_none() {
+            return;
+        }
+        let judge = Command::new("jsonschema")
+            .args(["-i", "document.json", "schema.json"])
+            .current_dir(disk.directory())
+            .output()
+            .unwrap();
+        assert!(judge.status.success(), "{judge:?}");
+    }
+}
+
+#[test]
+fn inspect_writes_what_others_read() {
+    let disk = with_packages();
+    let xml = diskfs(&disk, &["inspect", "--xml", "guest.raw"]).text();
+    for line in [
+        "    <root>/dev/vg-0/my-root</root>",
+        "    <distro>debian</distro>",
+        "        <epoch>1</epoch>",
+        "        <version>5.2</version>",
+        "        <release>15-2+b7</release>",
+        "        <source_package>bash-src</source_package>",
+        "        <description>It reads &amp; runs &lt;commands&gt;.",
+    ] {
+        assert!(xml.lines().any(|found| found == line), "{line}\n{xml}");
+    }
+    let bill = |format| -> Value {
+        let text = diskfs(&disk, &["inspect", "--sbom", format, "guest.raw"]).text();
+        serde_json::from_str(&text).unwrap()
+    };
+    let purl = "pkg:deb/debian/bash@1:5.2-15-2%2Bb7?arch=amd64&distro=debian-12";
+    let spdx = bill("spdx");
+    assert_eq!(
+        spdx["packages"][1]["externalRefs"][0]["referenceLocator"],
+        purl
+    );
+    assert_eq!(
+        spdx["relationships"][1]["relatedSpdxElement"],
+        spdx["packages"][1]["SPDXID"]
+    );
+    let cyclonedx = bill("cyclonedx");
+    assert_eq!(cyclonedx["components"][0]["purl"], purl);
+    assert_eq!(
+        cyclonedx["dependencies"][0]["dependsOn"][0],
+        cyclonedx["components"][0]["bom-ref"]
+    );
+    let none = image("guest.raw");
+    let (code, stderr) = diskfs(&none, &["inspect", "--sbom", "spdx", "guest.raw"]).failure();
+    assert_eq!(code, 4, "{stderr}");
+}
+
+#[test]
+fn a_fleet_has_a_line_an_image_and_goes_on_where_it_ended() {
+    let disk = with_packages();
+    let fleet = disk.directory().join("fleet");
+    fs::create_dir_all(fleet.join("below")).unwrap();
+    fs::copy(disk.path(), fleet.join("a.raw")).unwrap();
+    fs::copy(disk.path(), fleet.join("below/c.raw")).unwrap();
+    fs::write(fleet.join("b.raw"), [7; 4096]).unwrap();
+    fs::write(fleet.join(".hidden"), [7; 4096]).unwrap();
+    let lines = |text: &str| -> Vec<Value> {
+        let lines = text.lines();
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
+    let words = [
+        "inspect", "--fleet", "fleet", "-j", "2", "--output", "lines",
+    ];
+    let (code, stderr) = diskfs(&disk, &words).failure();
+    assert_eq!(code, 3, "{stderr}");
+    assert!(stderr.contains("1 of 3 images"), "{stderr}");
+    let output = disk.directory().join("lines");
+    let told = fs::read_to_string(&output).unwrap();
+    let found = lines(&told);
+    let images: Vec<_> = found
+        .iter()
+        .map(|line| line["image"].as_str().unwrap())
+        .collect();
+    assert_eq!(images, ["fleet/a.raw", "fleet/b.raw", "fleet/below/c.raw"]);
+    assert_eq!(found[1]["error"]["kind"], "not_found");
+    assert_eq!(found[2]["systems"][0]["distribution"], "debian");
+    // As after a crash: the last line is cut. The others are not looked at again.
+    fs::write(&output, &told[..told.len() - 40]).unwrap();
+    fs::remove_file(fleet.join("a.raw")).unwrap();
+    fs::copy(disk.path(), fleet.join("b.raw")).unwrap();
+    let words = [
+        "inspect", "--fleet", "fleet", "--output", "lines", "--resume",
+    ];
+    diskfs(&disk, &words).text();
+    let found = lines(&fs::read_to_string(&output).unwrap());
+    assert_eq!(found.len(), 3);
+    assert!(found.iter().all(|line| line.get("error").is_none()));
 }

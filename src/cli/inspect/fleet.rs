@@ -64,7 +64,7 @@ pub(super) fn run(args: &Inspect, images: &Path, session: &mut Session) -> Resul
         session.warn(&format!(
             "{failed} of {total} images could not be looked at: their lines say why"
         ));
-        session.fail_with(exit_code);
+        session.end_with(exit_code);
     }
     Ok(())
 }

@@ -63,7 +63,12 @@ fn system<W: Write>(xml: &mut Xml<W>, guest: &Guest) -> io::Result<()> {
         text(xml, "name", release.kind.unwrap_or("unknown"))?;
         text(xml, "arch", &known(&report.architecture))?;
         text(xml, "distro", distro)?;
-        text(xml, "product_name", &known(&release.product))?;
+        // Of Debian virt-inspector tells the version there.
+        let product = match distro {
+            "debian" => known(&release.version),
+            _ => known(&release.product),
+        };
+        text(xml, "product_name", &product)?;
         text(xml, "product_variant", &known(&release.variant))?;
         text(xml, "major_version", &major.to_string())?;
         text(xml, "minor_version", &minor.to_string())?;
@@ -120,13 +125,19 @@ fn application<W: Write>(xml: &mut Xml<W>, package: &Package) -> io::Result<()> 
         Some((epoch, rest)) => (epoch, rest),
         None => ("", package.version.as_str()),
     };
-    let (version, release) = rest.rsplit_once('-').unwrap_or((rest, ""));
+    // Of those with several dashes all but the first are the release's.
+    let (version, release) = rest.split_once('-').unwrap_or((rest, ""));
+    let known = |text: &Option<String>| text.clone().unwrap_or_default();
     element(xml, "application", |xml| {
         text(xml, "name", &package.name)?;
         text(xml, "epoch", epoch)?;
         text(xml, "version", version)?;
         text(xml, "release", release)?;
-        text(xml, "arch", &package.architecture)
+        text(xml, "arch", &package.architecture)?;
+        text(xml, "url", &known(&package.url))?;
+        text(xml, "source_package", &known(&package.source))?;
+        text(xml, "summary", &known(&package.summary))?;
+        text(xml, "description", &known(&package.description))
     })
 }
 

@@ -23,6 +23,9 @@ fn parse(text: &str) -> Vec<Package> {
         Some(("P", value)) => paragraph.name = Some(value),
         Some(("V", value)) => paragraph.version = Some(value),
         Some(("A", value)) => paragraph.architecture = Some(value),
+        Some(("o", value)) => paragraph.source = Some(value),
+        Some(("T", value)) => paragraph.summary = Some(value),
+        Some(("U", value)) => paragraph.url = Some(value),
         _ => {}
     })
 }

@@ -62,14 +62,28 @@ fn parse(text: &str, begins: Begins) -> Vec<Package> {
     };
     paragraphs(text, begin, |paragraph, line| {
         // Lines that go on with a field begin with a blank.
+        if let Some(more) = line.strip_prefix(' ') {
+            if paragraph.is_described {
+                if !paragraph.description.is_empty() {
+                    paragraph.description.push('\n');
+                }
+                paragraph.description.push_str(more);
+            }
+            return;
+        }
         let Some((field, value)) = line.split_once(':') else {
             return;
         };
         let value = value.trim();
+        paragraph.is_described = field == "Description";
         match field {
             "Package" => paragraph.name = Some(value),
             "Version" => paragraph.version = Some(value),
             "Architecture" => paragraph.architecture = Some(value),
+            // `name (version)`, where that is another one.
+            "Source" => paragraph.source = value.split_whitespace().next(),
+            "Description" => paragraph.summary = Some(value),
+            "Homepage" => paragraph.url = Some(value),
             "Status" => paragraph.is_installed = value.ends_with(" installed"),
             _ => {}
         }

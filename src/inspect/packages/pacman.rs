@@ -24,10 +24,15 @@ fn parse(text: &str) -> Option<Package> {
         let mut lines = text.lines().skip_while(|line| *line != name).skip(1);
         lines.next().map(str::to_owned)
     };
+    let name = value("%NAME%")?;
     Some(Package {
-        name: value("%NAME%")?,
         version: value("%VERSION%")?,
         architecture: value("%ARCH%").unwrap_or_default(),
+        source: value("%BASE%"),
+        summary: value("%DESC%"),
+        url: value("%URL%"),
+        description: None,
+        name,
     })
 }
 

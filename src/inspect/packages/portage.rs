@@ -46,7 +46,7 @@ fn parse(category: &str, directory: &str) -> Option<Package> {
         .then(|| Package {
             name: format!("{category}/{name}"),
             version: directory[name.len() + 1..].to_owned(),
-            architecture: String::new(),
+            ..Package::default()
         })
 }
 

@@ -83,6 +83,10 @@ fn of(package: diskfs_rpm::Package) -> Package {
         version: package.evr(),
         name: package.name,
         architecture: package.arch.unwrap_or_else(|| NONE.to_owned()),
+        source: package.source_rpm,
+        summary: package.summary,
+        url: package.url,
+        description: None,
     }
 }
 

@@ -73,6 +73,7 @@ mod tests {
             name: name.to_owned(),
             version: version.to_owned(),
             architecture: "amd64".to_owned(),
+            ..Package::default()
         };
         let system = ("debian", "12.8");
         for (format, name, version, expected) in [
