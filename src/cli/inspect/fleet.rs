@@ -36,26 +36,25 @@ pub(super) fn run(args: &Inspect, images: &Path, session: &mut Session) -> Resul
         .map_or_else(pool::default_threads, |jobs| jobs.get().into());
     let mut progress = Progress::new(session.progress(), None);
     let total = images.len();
+    let command = session.command();
     let (mut failed, mut exit_code) = (0_usize, 0);
     let look = |image: PathBuf| {
         let looked = args.source.open(image.as_os_str());
         let looked = looked.and_then(|disk| guests(args, &disk));
-        (image, looked.map(|guests| json(args, &guests)))
+        let failure = looked.as_ref().err().map(|error| error.kind().exit_code());
+        // As text, which takes less room than what it is made from while it waits for those before it.
+        let looked = looked.map(|guests| json(args, &guests));
+        (line(command, &image, looked).to_string(), failure)
     };
     let mut done = 0;
-    pool::in_order(images.into_iter(), threads, look, |(image, looked)| {
-        if let Err(error) = &looked {
+    pool::in_order(images.into_iter(), threads, look, |(line, failure)| {
+        if let Some(code) = failure {
             failed += 1;
-            exit_code = if exit_code == 0 {
-                error.kind().exit_code()
-            } else {
-                exit_code
-            };
+            exit_code = if exit_code == 0 { code } else { exit_code };
         }
         done += 1;
         progress.set(done, 0);
         // A line at once, so that what was done is there when it ends early.
-        let line = line(session.command(), &image, looked);
         writeln!(out, "{line}")?;
         out.flush()
     })?;
