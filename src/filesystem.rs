@@ -21,7 +21,8 @@ pub struct Filesystem {
 }
 
 impl Filesystem {
-    pub(crate) fn new(fs: Arc<dyn FsRead>, image_path: &Path, volume: &str) -> Self {
+    /// What a driver serves, on an image and a volume that errors name.
+    pub fn new(fs: Arc<dyn FsRead>, image_path: &Path, volume: &str) -> Self {
         Self {
             fs,
             image_path: image_path.into(),

@@ -52,7 +52,7 @@ pub use packages::{Package, Packages};
 pub use release::Release;
 pub use sbom::{SbomFormat, sbom};
 pub use selinux::Selinux;
-pub use services::{Service, State};
+pub use services::{Service, State, is_unit};
 pub use ssh::{AuthorizedKey, PublicKey, Ssh};
 pub use sudoers::SudoRule;
 pub use windows::{Adapter, Drive, Hibernation, Program, Start, Windows, WindowsService};

@@ -54,6 +54,7 @@ struct Readme;
 mod error;
 pub mod export;
 mod file;
+mod file_device;
 mod filesystem;
 pub mod guest;
 pub mod inspect;
@@ -61,7 +62,7 @@ pub mod logs;
 mod shell;
 mod stack;
 pub mod time;
-mod unpack;
+pub mod unpack;
 #[cfg(feature = "vhost-user")]
 mod vhost_user;
 #[cfg(feature = "microvm")]

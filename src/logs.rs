@@ -8,7 +8,6 @@
 //! Files are hostile, as all of a guest's: what is broken is a [`Problem`] in its place, and the rest goes on.
 
 mod backward;
-mod device;
 mod files;
 mod forward;
 mod line;

@@ -15,24 +15,56 @@ const WINDOW_LOG: u32 = 27;
 /// What a block of LZ4's legacy frame unpacks to at most (LZ4 frame format description, "Legacy frame").
 const LZ4_BLOCK_BYTES: usize = 8 << 20;
 
+/// How much of a file is the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Streams {
+    /// What follows the first one is something else.
+    First,
+    /// All of it: streams one behind the other, which are one text.
+    All,
+}
+
+/// Whether what begins so is packed in a way that is known.
+pub fn is_packed(start: &[u8]) -> bool {
+    let known: [&[u8]; 4] = [
+        &[0x1f, 0x8b],
+        b"\xfd7zXZ\0",
+        &[0x28, 0xb5, 0x2f, 0xfd],
+        &[0x02, 0x21, 0x4c, 0x18],
+    ];
+    known.iter().any(|magic| start.starts_with(magic))
+}
+
 /// A stream, unpacked by what it begins with; `None` for what is not compressed in a way that is known.
 ///
 /// # Errors
 /// `Io`; reading what was begun fails with `InvalidData` where the stream is broken.
-pub(crate) fn stream<'r>(mut packed: impl BufRead + 'r) -> Result<Option<Box<dyn Read + 'r>>> {
+pub fn stream<'r>(
+    mut packed: impl BufRead + 'r,
+    streams: Streams,
+) -> Result<Option<Box<dyn Read + 'r>>> {
     let start = packed.fill_buf()?;
-    Ok(match start {
-        [0x1f, 0x8b, ..] => Some(Box::new(flate2::bufread::GzDecoder::new(packed))),
-        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => {
-            let decoder = lzma_rust2::XzReader::new_mem_limit(packed, false, MEMORY_KIB);
+    Ok(match (start, streams) {
+        ([0x1f, 0x8b, ..], Streams::First) => {
+            Some(Box::new(flate2::bufread::GzDecoder::new(packed)))
+        }
+        ([0x1f, 0x8b, ..], Streams::All) => {
+            Some(Box::new(flate2::bufread::MultiGzDecoder::new(packed)))
+        }
+        ([0xfd, b'7', b'z', b'X', b'Z', 0, ..], _) => {
+            let goes_on = streams == Streams::All;
+            let decoder = lzma_rust2::XzReader::new_mem_limit(packed, goes_on, MEMORY_KIB);
             Some(Box::new(decoder))
         }
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+        ([0x28, 0xb5, 0x2f, 0xfd, ..], _) => {
             let mut decoder = zstd::Decoder::with_buffer(packed)?;
             decoder.window_log_max(WINDOW_LOG)?;
-            Some(Box::new(decoder.single_frame()))
+            Some(match streams {
+                Streams::First => Box::new(decoder.single_frame()),
+                Streams::All => Box::new(decoder),
+            })
         }
-        [0x02, 0x21, 0x4c, 0x18, ..] => {
+        ([0x02, 0x21, 0x4c, 0x18, ..], _) => {
             packed.consume(4);
             Some(Box::new(LegacyLz4::new(packed)))
         }
@@ -40,8 +72,38 @@ pub(crate) fn stream<'r>(mut packed: impl BufRead + 'r) -> Result<Option<Box<dyn
     })
 }
 
+/// A reader that fails where there is more than there may be: a few kilobytes can be packed to make any amount.
+#[derive(Debug)]
+pub struct Limited<R> {
+    reader: R,
+    left: u64,
+    limit_bytes: u64,
+}
+
+impl<R> Limited<R> {
+    /// One of so many bytes.
+    pub fn new(reader: R, limit_bytes: u64) -> Self {
+        Self {
+            reader,
+            left: limit_bytes,
+            limit_bytes,
+        }
+    }
+}
+
+impl<R: Read> Read for Limited<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.reader.read(buf)?;
+        self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
+            let reason = format!("it unpacks to more than {} bytes", self.limit_bytes);
+            io::Error::other(Error::new(ErrorKind::Unsupported, reason))
+        })?;
+        Ok(read)
+    }
+}
+
 /// Says that a stream is none of those.
-pub(crate) fn unknown() -> Error {
+pub fn unknown() -> Error {
     let reason = "compressed in a way that is not known (gzip, xz, lz4 and zstd are)";
     Error::new(ErrorKind::Unsupported, reason)
 }
@@ -113,7 +175,8 @@ mod tests {
 
     fn unpacked(packed: &[u8]) -> Option<Vec<u8>> {
         let mut plain = Vec::new();
-        stream(packed).unwrap()?.read_to_end(&mut plain).unwrap();
+        let reader = stream(packed, Streams::First).unwrap()?;
+        reader.take(1 << 20).read_to_end(&mut plain).unwrap();
         Some(plain)
     }
 
@@ -143,5 +206,34 @@ mod tests {
         lz4.extend(u32::MAX.to_le_bytes());
         lz4.extend([0; 100]);
         assert_eq!(unpacked(&lz4).unwrap(), b"");
+    }
+
+    #[test]
+    fn streams_one_behind_the_other_are_one_text() {
+        let gzip = |text: &[u8]| {
+            let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            gzip.write_all(text).unwrap();
+            gzip.finish().unwrap()
+        };
+        let both = [gzip(b"one "), gzip(b"two")].concat();
+        let read = |streams| {
+            let mut plain = String::new();
+            let mut reader = stream(&both[..], streams).unwrap().unwrap();
+            reader.read_to_string(&mut plain).unwrap();
+            plain
+        };
+        assert_eq!(read(Streams::First), "one ");
+        assert_eq!(read(Streams::All), "one two");
+    }
+
+    #[test]
+    fn what_is_more_than_there_may_be_fails() {
+        let mut plain = Vec::new();
+        assert!(Limited::new(&[0; 9][..], 9).read_to_end(&mut plain).is_ok());
+        assert!(
+            Limited::new(&[0; 9][..], 8)
+                .read_to_end(&mut plain)
+                .is_err()
+        );
     }
 }

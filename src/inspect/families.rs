@@ -8,45 +8,6 @@ use serde_json::Value;
 
 use super::{Depth, Report, testing};
 
-/// A tree in the form of Go's txtar: `-- PATH --` before the lines of a file, `-- PATH -> TARGET --` for a symlink.
-fn tree(text: &str) -> MemoryFs {
-    let mut tree = MemoryFs::new();
-    let mut open: Option<(String, String)> = None;
-    for line in text.lines() {
-        let head = line
-            .strip_prefix("-- ")
-            .and_then(|it| it.strip_suffix(" --"));
-        match (head, &mut open) {
-            (Some(path), _) => {
-                let before = open.replace((format!("/{path}"), String::new()));
-                if let Some(file) = before {
-                    add(&mut tree, &file);
-                }
-            }
-            (None, Some((_, text))) => {
-                text.push_str(line);
-                text.push('\n');
-            }
-            (None, None) => panic!("a line before the first file: {line}"),
-        }
-    }
-    if let Some(file) = open {
-        add(&mut tree, &file);
-    }
-    tree
-}
-
-/// Adds a file, or a symlink.
-fn add(tree: &mut MemoryFs, (path, text): &(String, String)) {
-    let link = path.split_once(" -> ");
-    let path = link.map_or(path.as_str(), |(path, _)| path);
-    tree.dir(path.rsplit_once('/').map_or("/", |(dir, _)| dir));
-    match link {
-        Some((_, target)) => tree.symlink(path, target),
-        None => tree.file(path, text.as_bytes()),
-    };
-}
-
 /// Without what is empty, so that a reader sees what is said.
 fn pruned(value: Value) -> Value {
     let is_empty = |value: &Value| match value {
@@ -79,7 +40,7 @@ fn each_family_is_told_as_expected() {
             continue;
         }
         let text = fs::read_to_string(folder.join("tree.txtar")).unwrap();
-        let report = Report::of(&testing::of(tree(&text)), Depth::Files);
+        let report = Report::of(&testing::of(MemoryFs::of_txtar(&text)), Depth::Files);
         let told = pruned(serde_json::to_value(&report).unwrap());
         let path = folder.join("expected.json");
         if std::env::var_os("DISKFS_WRITE_EXPECTED").is_some() {

@@ -3,11 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use diskfs_block::BlockRead;
 use diskfs_vfs::{DirEntry, FileType, Follow};
 use serde::Serialize;
 
-use crate::{ErrorKind, File, Filesystem};
+use crate::file_device::FileDevice;
+use crate::{ErrorKind, Filesystem};
 
 /// More than any file of settings: what is larger is none.
 pub(super) const SETTINGS_BYTES: u64 = 1 << 20;
@@ -51,11 +51,13 @@ pub(super) struct Files<'a> {
     left: Cell<Budget>,
 }
 
-/// What may still be read of a guest: directories of a hundred thousand files of a mebibyte each would never end.
+/// What may still be read of a guest: directories of a hundred thousand files of a mebibyte each would never end, nor
+/// directories of directories that all have the same blocks.
 #[derive(Debug, Clone, Copy)]
 struct Budget {
     files: u32,
     bytes: u64,
+    entries: usize,
 }
 
 impl<'a> Files<'a> {
@@ -67,6 +69,7 @@ impl<'a> Files<'a> {
             left: Cell::new(Budget {
                 files: 50_000,
                 bytes: 512 << 20,
+                entries: 20 * MAX_ENTRIES,
             }),
         }
     }
@@ -87,6 +90,7 @@ impl<'a> Files<'a> {
         let left = Budget {
             files: left.files - 1,
             bytes: left.bytes.saturating_sub(bytes.len() as u64),
+            ..left
         };
         if left.files == 0 || left.bytes == 0 {
             self.complain(
@@ -105,19 +109,28 @@ impl<'a> Files<'a> {
     }
 
     /// A file that is too large to be held; `None` when there is none, or it can't be opened, which is kept.
-    pub(super) fn open(&self, path: &str) -> Option<GuestFile> {
-        let opened = self.filesystem.open(path).map(GuestFile);
+    pub(super) fn open(&self, path: &str) -> Option<FileDevice> {
+        let opened = self.filesystem.open(path).map(FileDevice);
         self.keep_problem(path, opened)
     }
 
     /// The names in a directory, in their order; none when there is none.
     pub(super) fn names(&self, path: &str) -> Vec<String> {
-        let entries = self.keep_problem(path, self.entries(path));
+        let left = self.left.get();
+        let room = left.entries.min(MAX_ENTRIES);
+        if room == 0 {
+            return Vec::new();
+        }
+        let entries = self.keep_problem(path, self.entries(path, room));
         let entries = entries.unwrap_or_default();
-        if entries.len() >= MAX_ENTRIES {
-            let reason = format!("entries beyond the {MAX_ENTRIES}th are left out");
+        if entries.len() >= room {
+            let reason = format!("entries beyond the {room}th are left out");
             self.complain(path, reason);
         }
+        self.left.set(Budget {
+            entries: left.entries.saturating_sub(entries.len()),
+            ..left
+        });
         // Programs of the guest would not find others.
         let names = entries
             .into_iter()
@@ -128,11 +141,11 @@ impl<'a> Files<'a> {
         names
     }
 
-    fn entries(&self, path: &str) -> crate::Result<Vec<DirEntry>> {
+    fn entries(&self, path: &str, limit: usize) -> crate::Result<Vec<DirEntry>> {
         let in_image = |error| self.filesystem.in_image(error);
         let dir = self.filesystem.resolve(path, Follow::All)?;
         let entries = self.filesystem.as_fs().read_dir(dir, 0);
-        let entries = entries.map_err(in_image)?.take(MAX_ENTRIES);
+        let entries = entries.map_err(in_image)?.take(limit);
         entries.map(|entry| entry.map_err(in_image)).collect()
     }
 
@@ -196,27 +209,39 @@ impl<'a> Files<'a> {
     }
 }
 
-/// A file of the guest, as readers of large ones want it.
-#[derive(Debug)]
-pub(super) struct GuestFile(File);
+#[cfg(test)]
+mod tests {
+    use super::super::testing::guest;
+    use super::*;
 
-impl BlockRead for GuestFile {
-    fn size_bytes(&self) -> u64 {
-        self.0.size_bytes()
+    #[test]
+    fn what_is_read_of_a_guest_ends() {
+        let tree = guest(&[("/a/1", "12345"), ("/a/2", "12345"), ("/b/3", "12345")]);
+        let files = Files::new(&tree);
+        files.left.set(Budget {
+            files: 2,
+            bytes: 1000,
+            entries: 4, // with `.` and `..`
+        });
+        assert_eq!(files.names("/a"), ["1", "2"]);
+        assert_eq!(files.names("/b"), [""; 0]);
+        assert!(files.text("/a/1").is_some() && files.text("/a/2").is_some());
+        assert_eq!(files.text("/b/3"), None);
+        let told = files.finish().1;
+        assert_eq!(told.len(), 2, "{told:?}");
     }
 
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> diskfs_block::Result<()> {
-        let read = self.0.read_at(offset, buf);
-        let failed = |error: crate::Error| {
-            let kind = diskfs_block::ErrorKind::Io;
-            diskfs_block::Error::new(kind, error.reason()).at(offset)
-        };
-        // Less than was asked for is read at the end alone.
-        if read.map_err(failed)? < buf.len() {
-            diskfs_block::check_bounds(offset, buf.len() as u64, self.size_bytes())?;
-            let reason = "the file ended while it was read";
-            return Err(diskfs_block::Error::corrupt(reason).at(offset));
-        }
-        Ok(())
+    #[test]
+    fn the_last_file_may_be_larger_than_what_is_left() {
+        let tree = guest(&[("/a", "12345"), ("/b", "12345")]);
+        let files = Files::new(&tree);
+        files.left.set(Budget {
+            files: 9,
+            bytes: 7,
+            entries: 9,
+        });
+        assert!(files.text("/a").is_some());
+        assert_eq!(files.text("/b"), None);
+        assert_eq!(files.finish().1.len(), 1);
     }
 }

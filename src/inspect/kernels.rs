@@ -1,5 +1,6 @@
 //! The kernels that the guest has.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -40,10 +41,14 @@ const INITRAMFS: [(&str, &str); 5] = [
 /// Where modules are.
 const MODULES: [&str; 2] = ["/usr/lib/modules", "/lib/modules"];
 
+/// First filesystems that are unpacked of one guest, of which each may take seconds.
+const MAX_UNPACKED: usize = 16;
+
 /// All kernels in `/boot`, by their versions' names.
 pub(super) fn of(files: &Files<'_>, depth: Depth) -> Vec<Kernel> {
     const BOOT: &str = "/boot";
     let names = files.names(BOOT);
+    let unpacked = Cell::new(0);
     let kernel = |name: &String| {
         let version = KERNELS
             .iter()
@@ -56,7 +61,14 @@ pub(super) fn of(files: &Files<'_>, depth: Depth) -> Vec<Kernel> {
         let initramfs = initramfs.map(|name| format!("{BOOT}/{name}"));
         let modules = dirs.find(|dir| files.exists(dir));
         let in_initramfs = match (depth, &initramfs) {
-            (Depth::Initramfs, Some(path)) => drivers_in(files, path),
+            (Depth::Initramfs, Some(path)) if unpacked.get() < MAX_UNPACKED => {
+                unpacked.set(unpacked.get() + 1);
+                drivers_in(files, path)
+            }
+            (Depth::Initramfs, Some(path)) => {
+                files.complain(path, "it is not unpacked: there are too many");
+                Vec::new()
+            }
             _ => Vec::new(),
         };
         Some(Kernel {

@@ -17,6 +17,8 @@ mod words;
 
 use serde::Serialize;
 
+pub(super) use words::with_prefix;
+
 use super::files::Files;
 
 /// More than one file sets up. Each new one is looked for among the others.

@@ -77,8 +77,8 @@ fn systemd(files: &Files<'_>) -> Vec<Service> {
     found.into_values().collect()
 }
 
-/// The kinds of systemd.unit(5).
-fn is_unit(name: &str) -> bool {
+/// Whether a name is one of a unit of systemd, by its ending (systemd.unit(5)).
+pub fn is_unit(name: &str) -> bool {
     let kinds = [
         "service",
         "socket",

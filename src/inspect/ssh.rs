@@ -19,6 +19,9 @@ const AUTHORIZED: &str = ".ssh/authorized_keys .ssh/authorized_keys2";
 /// More than anybody has. Each costs a hash.
 const MAX_KEYS: usize = 10_000;
 
+/// Files of keys a user, of those that the server's settings name.
+const MAX_PATTERNS: usize = 8;
+
 /// The guest's SSH server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -57,7 +60,7 @@ pub(super) fn of(files: &Files<'_>, users: &[User]) -> Ssh {
     let patterns = patterns.unwrap_or_else(|| AUTHORIZED.to_owned());
     let mut authorized_keys = Vec::new();
     for user in users {
-        for pattern in patterns.split_whitespace() {
+        for pattern in patterns.split_whitespace().take(MAX_PATTERNS) {
             let path = keys_file(pattern, user);
             let room = MAX_KEYS.saturating_sub(authorized_keys.len());
             authorized_keys.extend(authorized(files, user, &path).into_iter().take(room));

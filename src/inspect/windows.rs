@@ -65,6 +65,8 @@ pub(super) fn answered(files: &Files<'_>, report: Report) -> Report {
         return report;
     };
     let programs = programs::of(&hives);
+    let packages = packages(programs.as_deref());
+    let windows = windows(&hives, programs);
     Report {
         release: release::of(&hives),
         architecture: architecture::of(&hives),
@@ -73,8 +75,9 @@ pub(super) fn answered(files: &Files<'_>, report: Report) -> Report {
         timezone: host::timezone(&hives),
         locale: host::locale(&hives),
         users: users::of(&hives),
-        packages: packages(programs.as_deref()),
-        windows: Some(windows(&hives, programs)),
+        network: network::as_of_all_systems(&windows.interfaces, hives.system_path()),
+        packages,
+        windows: Some(windows),
         ..report
     }
 }

@@ -6,6 +6,9 @@ use serde_json::{Map, Value};
 
 use super::files::Files;
 
+/// Files of one question: the largest that is read takes a quarter of a second.
+pub(super) const MAX_FILES: usize = 64;
+
 /// The document of a file; `None` where it makes no sense, which is told.
 pub(super) fn document(files: &Files<'_>, path: &str) -> Option<Value> {
     let text = files.text(path)?;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use diskfs_journal::Journal;
 
 use super::backward::{Backward, Text};
-use super::device::FileDevice;
 use super::forward::Forward;
 use super::line::Style;
 use super::packed::{Packing, unpack};
 use super::stream::{JournalStream, Stream};
 use super::{DAY_US, Order, Window};
+use crate::file_device::FileDevice;
 use crate::{File, Filesystem};
 
 #[derive(Debug, Clone)]

@@ -3,6 +3,7 @@
 //! Built by path, and it obeys: with faults where a test wants them, and with names and loops that
 //! no sane filesystem has.
 
+mod txtar;
 mod writable;
 
 use std::collections::BTreeMap;

@@ -2,8 +2,9 @@
 
 use std::io::{self, Read};
 
+use diskfs::unpack::{self, Limited, Streams};
 use diskfs::vfs::InodeNumber;
-use diskfs::{Error, ErrorKind, Filesystem, Result};
+use diskfs::{Error, Filesystem, Result};
 
 use crate::cli::session::Located;
 
@@ -15,9 +16,6 @@ pub(super) const LINE_MAX_BYTES: usize = 4 << 20;
 
 /// What is packed in a file may be no more than that: a few kilobytes can be packed to make any amount.
 const UNPACKED_MAX_BYTES: u64 = 16 << 30;
-
-/// What unpacking may need for its window; zstd has the same limit by itself (`--long=27`).
-const UNPACKING_MEMORY_KIB: u32 = 128 << 10;
 
 /// A file, read from its beginning to its end.
 struct Contents<'a> {
@@ -129,43 +127,15 @@ fn failed(place: &Located, path: &[u8], error: io::Error) -> Error {
     }
 }
 
-/// The contents of what is packed, by its first bytes: gzip (RFC 1952), zstd (RFC 8878), xz.
+/// The contents of what is packed, by its first bytes: gzip (RFC 1952), zstd (RFC 8878), xz, lz4's legacy frames.
 fn unpacked<'a>(mut file: Contents<'a>) -> io::Result<Box<dyn Read + 'a>> {
     let mut magic = [0; 6];
     let read = file.read(&mut magic)?;
     file.at = 0;
-    let reader: Box<dyn Read + 'a> = match magic.get(..read).unwrap_or_default() {
-        [0x1f, 0x8b, ..] => Box::new(flate2::read::MultiGzDecoder::new(file)),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(zstd::stream::read::Decoder::new(file)?),
-        [0xfd, b'7', b'z', b'X', b'Z', 0] => {
-            let file = io::BufReader::with_capacity(PIECE_BYTES, file);
-            Box::new(lzma_rust2::XzReader::new_mem_limit(
-                file,
-                true,
-                UNPACKING_MEMORY_KIB,
-            ))
-        }
-        _ => return Ok(Box::new(file)),
-    };
-    Ok(Box::new(Limited {
-        reader,
-        left: UNPACKED_MAX_BYTES,
-    }))
-}
-
-/// Fails where there is more than there may be.
-struct Limited<'a> {
-    reader: Box<dyn Read + 'a>,
-    left: u64,
-}
-
-impl Read for Limited<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let read = self.reader.read(buf)?;
-        self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
-            let reason = format!("it unpacks to more than {UNPACKED_MAX_BYTES} bytes");
-            io::Error::other(Error::new(ErrorKind::Unsupported, reason))
-        })?;
-        Ok(read)
+    if !unpack::is_packed(magic.get(..read).unwrap_or_default()) {
+        return Ok(Box::new(file));
     }
+    let file = io::BufReader::with_capacity(PIECE_BYTES, file);
+    let text = unpack::stream(file, Streams::All)?.ok_or_else(unpack::unknown)?;
+    Ok(Box::new(Limited::new(text, UNPACKED_MAX_BYTES)))
 }

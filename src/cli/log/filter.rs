@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use diskfs::inspect::is_unit;
 use diskfs::logs::{Boot, Fields, Logs, Record};
 use diskfs::{Error, ErrorKind, Result};
 use regex::bytes::{Regex, RegexBuilder};
@@ -138,23 +139,10 @@ impl Filter {
 
 /// `ssh` is `ssh.service`, as for systemctl(1).
 fn with_suffix(unit: &str) -> String {
-    const SUFFIXES: [&str; 11] = [
-        "service",
-        "socket",
-        "device",
-        "mount",
-        "automount",
-        "swap",
-        "target",
-        "path",
-        "timer",
-        "slice",
-        "scope",
-    ];
-    let suffix = unit.rsplit_once('.').map(|(_, suffix)| suffix);
-    match suffix {
-        Some(suffix) if SUFFIXES.contains(&suffix) => unit.to_owned(),
-        _ => format!("{unit}.service"),
+    if is_unit(unit) {
+        unit.to_owned()
+    } else {
+        format!("{unit}.service")
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
-use crate::unpack;
+use crate::unpack::{self, Streams};
 
 /// What one unpacks to: distributions' are up to 600 MiB.
 const LIMIT_BYTES: u64 = 2 << 30;
@@ -36,7 +36,7 @@ pub(crate) fn each_path(image: impl Read, mut seen: impl FnMut(&str)) -> crate::
             archive(&mut image, &mut seen)?;
             continue;
         }
-        let plain = unpack::stream(image)?.ok_or_else(unpack::unknown)?;
+        let plain = unpack::stream(image, Streams::First)?.ok_or_else(unpack::unknown)?;
         let plain = plain.take(LIMIT_BYTES);
         return Ok(archive(
             &mut BufReader::with_capacity(256 << 10, plain),

@@ -30,6 +30,7 @@ pub(super) fn of(files: &Files<'_>) -> Vec<Interface> {
         .names(DIR)
         .iter()
         .filter(|name| has_extension(name, "cfg"))
+        .take(yaml::MAX_FILES)
     {
         let path = format!("{DIR}/{name}");
         // Most of these files are of other matters, and as YAML no concern of this question.

@@ -31,7 +31,7 @@ const SORTS: [(&str, Option<&str>); 11] = [
 pub(super) fn of(files: &Files<'_>) -> Vec<Interface> {
     let mut whole = Value::Null;
     let mut speakers = HashMap::new();
-    for path in paths(files) {
+    for path in paths(files).into_iter().take(yaml::MAX_FILES) {
         let Some(document) = yaml::document(files, &path) else {
             continue;
         };

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An address with the length of its prefix, which may stand beside it as a netmask (`255.255.255.0`), a
 /// number, or within it.
-pub(super) fn with_prefix(address: &str, netmask_or_prefix: Option<&str>) -> String {
+pub(in crate::inspect) fn with_prefix(address: &str, netmask_or_prefix: Option<&str>) -> String {
     match netmask_or_prefix.and_then(prefix_len) {
         Some(len) if !address.contains('/') => format!("{address}/{len}"),
         _ => address.to_owned(),

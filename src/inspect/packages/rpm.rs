@@ -4,7 +4,8 @@ use diskfs_block::BlockRead;
 use diskfs_rpm::Database;
 
 use super::{MAX_PACKAGES, Package};
-use crate::inspect::files::{Files, GuestFile};
+use crate::file_device::FileDevice;
+use crate::inspect::files::Files;
 
 /// `%_dbpath`, now and before; the last is rpm-ostree's.
 const PLACES: [&str; 3] = ["/usr/lib/sysimage/rpm", "/var/lib/rpm", "/usr/share/rpm"];
@@ -52,8 +53,8 @@ fn without_database(files: &Files<'_>) -> Option<Result<Vec<Package>, ()>> {
 fn read(
     files: &Files<'_>,
     path: &str,
-    main: &GuestFile,
-    log: Option<&GuestFile>,
+    main: &FileDevice,
+    log: Option<&FileDevice>,
 ) -> Result<Vec<Package>, ()> {
     let log = log.map(|log| -> &dyn BlockRead { log });
     let database = Database::open(main, log);

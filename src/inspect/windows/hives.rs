@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use diskfs_block::BlockRead;
 use diskfs_registry::{Hive, Key, Recovery, Value};
-use diskfs_vfs::{FileType, Follow, FsRead, InodeNumber};
 
 use super::super::files::Files;
 use crate::guest::{in_any_case, windows_root};
@@ -17,41 +16,6 @@ const MAX_VALUES: u32 = 1000;
 
 /// Names and paths are shorter.
 const MAX_TEXT_BYTES: usize = 4096;
-
-/// A file of a guest as a device.
-#[derive(Debug)]
-struct GuestFile {
-    fs: Arc<dyn FsRead>,
-    inode: InodeNumber,
-    size_bytes: u64,
-}
-
-impl BlockRead for GuestFile {
-    fn size_bytes(&self) -> u64 {
-        self.size_bytes
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> diskfs_block::Result<()> {
-        diskfs_block::check_bounds(offset, diskfs_block::len_of(buf), self.size_bytes)?;
-        let mut done = 0;
-        while done < buf.len() {
-            let read = self
-                .fs
-                .read_at(self.inode, offset + done as u64, &mut buf[done..]);
-            match read.map_err(|error| {
-                diskfs_block::Error::new(diskfs_block::ErrorKind::Io, error.to_string())
-            })? {
-                0 => {
-                    return Err(
-                        diskfs_block::Error::corrupt("the file ends before its size").at(offset),
-                    );
-                }
-                read => done += read,
-            }
-        }
-        Ok(())
-    }
-}
 
 /// A hive that could be opened.
 #[derive(Debug)]
@@ -101,6 +65,11 @@ impl<'a> Hives<'a> {
     /// The system's directory, as the guest has it.
     pub(super) fn root(&self) -> &str {
         &self.root
+    }
+
+    /// The path of the hive `SYSTEM`; empty where it could not be opened.
+    pub(super) fn system_path(&self) -> &str {
+        self.system.as_ref().map_or("", |hive| hive.path.as_str())
     }
 
     /// The number of the control set that is in use.
@@ -267,16 +236,5 @@ fn filled(text: &str) -> Option<String> {
 }
 
 fn device(files: &Files<'_>, path: &str) -> Option<Arc<dyn BlockRead>> {
-    let filesystem = files.filesystem();
-    let inode = filesystem.resolve(path, Follow::AllButLast).ok()?;
-    let metadata = filesystem.as_fs().metadata(inode).ok()?;
-    if metadata.file_type != FileType::Regular {
-        files.complain(path, "not a regular file");
-        return None;
-    }
-    Some(Arc::new(GuestFile {
-        fs: filesystem.driver(),
-        inode,
-        size_bytes: metadata.size_bytes,
-    }))
+    Some(Arc::new(files.open(path)?))
 }

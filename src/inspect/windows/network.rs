@@ -5,6 +5,7 @@ use diskfs_registry::Key;
 use serde::Serialize;
 
 use super::hives::{Hives, OpenHive};
+use crate::inspect::network::{Interface, Network, with_prefix};
 
 const INTERFACES: &str = r"Services\Tcpip\Parameters\Interfaces";
 
@@ -67,6 +68,39 @@ fn interface(hives: &Hives<'_>, system: &OpenHive<'_>, key: &Key<'_>) -> Adapter
         dns_servers: servers.iter().flat_map(|servers| list(servers)).collect(),
         dhcp,
         id,
+    }
+}
+
+/// The same, as interfaces of all systems are told.
+pub(super) fn as_of_all_systems(adapters: &[Adapter], file: &str) -> Network {
+    fn own(adapter: &Adapter) -> impl Iterator<Item = &Adapter> {
+        Some(adapter).filter(|adapter| !adapter.dhcp).into_iter()
+    }
+    let interface = |adapter: &Adapter| Interface {
+        name: Some(adapter.name.clone().unwrap_or_else(|| adapter.id.clone())),
+        dhcp4: adapter.dhcp,
+        // Those of a lease are none that the guest was told.
+        addresses: own(adapter)
+            .flat_map(|it| &it.addresses)
+            .map(|it| prefixed(it))
+            .collect(),
+        gateways: own(adapter).flat_map(|it| it.gateways.clone()).collect(),
+        dns: adapter.dns_servers.clone(),
+        configured_by: "windows",
+        file: file.to_owned(),
+        ..Interface::default()
+    };
+    Network {
+        interfaces: adapters.iter().map(interface).collect(),
+        ..Network::default()
+    }
+}
+
+/// `192.0.2.7/24` of `192.0.2.7/255.255.255.0`.
+fn prefixed(address: &str) -> String {
+    match address.split_once('/') {
+        Some((address, mask)) => with_prefix(address, Some(mask)),
+        None => address.to_owned(),
     }
 }
 

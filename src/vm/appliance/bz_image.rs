@@ -3,7 +3,8 @@
 
 use std::io::Read;
 
-use crate::{Error, ErrorKind, Result, unpack};
+use crate::unpack::{self, Streams};
+use crate::{Error, ErrorKind, Result};
 
 /// Of the header, from the image's start.
 const SETUP_SECTS: usize = 0x1f1;
@@ -78,7 +79,7 @@ pub(super) fn decompress(bytes: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
         return Ok(bytes.to_vec());
     }
     // What follows the stream (the unpacked size) is left alone.
-    let reader = unpack::stream(bytes)?.ok_or_else(unpack::unknown)?;
+    let reader = unpack::stream(bytes, Streams::First)?.ok_or_else(unpack::unknown)?;
     let mut unpacked = Vec::new();
     let one_more = limit_bytes.saturating_add(1);
     let read = reader.take(one_more).read_to_end(&mut unpacked);

@@ -18,6 +18,7 @@ mod exfat;
 mod ext4;
 mod ext4_write;
 mod fat;
+mod guest;
 mod image;
 mod image_write;
 mod iso9660;
@@ -75,6 +76,8 @@ pub enum Target {
     Exfat,
     /// A journal file of systemd: boots, entries and fields.
     SystemdJournal,
+    /// A guest's files of settings: all that `inspect` asks.
+    Guest,
     /// A registry hive and its logs, with right checksums.
     Registry,
     /// The answers of a microVM's agent: all that is asked of a filesystem there.
@@ -85,7 +88,7 @@ pub enum Target {
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Probe,
         Self::ProbeContent,
         Self::Qcow2,
@@ -101,6 +104,7 @@ impl Target {
         Self::Iso9660,
         Self::Exfat,
         Self::SystemdJournal,
+        Self::Guest,
         Self::Registry,
         Self::Remote,
         Self::Rpm,
@@ -124,6 +128,7 @@ impl Target {
             Self::Iso9660 => "iso9660",
             Self::Exfat => "exfat",
             Self::SystemdJournal => "systemd_journal",
+            Self::Guest => "guest",
             Self::Registry => "registry",
             Self::Remote => "remote",
             Self::Rpm => "rpm",
@@ -148,6 +153,7 @@ impl Target {
             Self::Iso9660 => iso9660::walk(device),
             Self::Exfat => exfat::all(device),
             Self::SystemdJournal => systemd_journal::all(device),
+            Self::Guest => guest::report(device),
             Self::Registry => registry::hive(device),
             Self::Remote => remote::session(device),
             Self::Rpm => rpm::packages(device),
@@ -171,6 +177,7 @@ impl Target {
             | Self::Md
             | Self::Luks
             | Self::SystemdJournal
+            | Self::Guest
             | Self::Registry
             | Self::Remote
             | Self::Rpm => {
@@ -261,6 +268,11 @@ pub fn exfat(data: &[u8]) {
 /// [`Target::SystemdJournal`] on an input.
 pub fn systemd_journal(data: &[u8]) {
     Target::SystemdJournal.run(&device(data));
+}
+
+/// [`Target::Guest`] on an input.
+pub fn guest(data: &[u8]) {
+    Target::Guest.run(&device(data));
 }
 
 /// [`Target::Registry`] on an input.

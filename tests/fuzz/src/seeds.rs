@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result};
 use diskfs_block::BlockRead;
 
-use crate::{Sparse, Target, journal, labels, luks, registry, remote, rpm, systemd_journal};
+use crate::{Sparse, Target, guest, journal, labels, luks, registry, remote, rpm, systemd_journal};
 
 /// An image, the target that it is for, and where that reads it.
 #[derive(Debug, Clone)]
@@ -203,6 +203,12 @@ fn tiny() -> Vec<Seed> {
         seeds.push(of(Target::Luks, name, &image));
         seeds.push(of(Target::ProbeContent, name, &image));
     }
+    let guests = guest::seeds();
+    seeds.extend(
+        guests
+            .iter()
+            .map(|(name, tree)| of(Target::Guest, name, tree)),
+    );
     seeds.extend(registry::seeds().map(|(name, image)| of(Target::Registry, name, &image)));
     let databases = rpm::seeds();
     seeds.extend(

@@ -5,7 +5,7 @@ use diskfs_block::{BlockRead, Error, ErrorKind, Result, check_bounds, len_of};
 use crate::File;
 
 #[derive(Debug)]
-pub(super) struct FileDevice(pub(super) File);
+pub(crate) struct FileDevice(pub(crate) File);
 
 impl BlockRead for FileDevice {
     fn size_bytes(&self) -> u64 {
