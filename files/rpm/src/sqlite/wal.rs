@@ -78,9 +78,9 @@ impl<'d> Wal<'d> {
         self.database_pages
     }
 
-    /// The largest number of a page in it.
-    pub(super) fn largest_page(&self) -> u32 {
-        self.frames.last().map_or(0, |(page, _)| *page)
+    /// How many different pages it has.
+    pub(super) fn page_count(&self) -> u32 {
+        u32::try_from(self.frames.len()).unwrap_or(u32::MAX)
     }
 
     /// Where a page lies in it, if it has it.
