@@ -154,6 +154,25 @@ impl Filesystem {
         })
     }
 
+    /// The names in a directory that are text, sorted, for whoever looks through what may be hostile: no more than `limit`
+    /// of its entries are read.
+    ///
+    /// # Errors
+    /// As [`read_dir`](Self::read_dir).
+    pub(crate) fn names_at_most(&self, path: &str, limit: usize) -> Result<Names> {
+        self.at(path.as_bytes(), Follow::All, |fs, inode| {
+            let mut listed = Names::default();
+            for entry in fs.read_dir(inode, 0)?.take(limit) {
+                listed.entries += 1;
+                let name = String::from_utf8(entry?.name);
+                let is_name = |name: &String| name != "." && name != "..";
+                listed.names.extend(name.ok().filter(is_name));
+            }
+            listed.names.sort();
+            Ok(listed)
+        })
+    }
+
     /// The extended attributes of a file: whole names and values, in the order of the names.
     ///
     /// # Errors
@@ -207,6 +226,14 @@ impl Filesystem {
     pub fn in_image(&self, error: vfs::Error) -> Error {
         Error::from(error).in_file(&self.image_path)
     }
+}
+
+/// What [`Filesystem::names_at_most`] found.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    pub(crate) names: Vec<String>,
+    /// How many entries were read, those without a name of text too.
+    pub(crate) entries: usize,
 }
 
 fn xattrs(fs: &dyn FsRead, inode: InodeNumber) -> vfs::Result<Vec<(Vec<u8>, Vec<u8>)>> {

@@ -58,25 +58,30 @@ pub struct System {
 /// # Errors
 /// As [`Disk::volumes`].
 pub fn systems(disk: &Disk) -> Result<Vec<System>> {
-    let found = systems_on(disk, |kind| !is_foreign(kind))?;
+    let found = systems_on(disk, |kind| !is_foreign(kind), System::on)?;
     if !found.is_empty() {
         return Ok(found);
     }
     // Opening an NTFS takes a microVM, which nobody shall wait for whose system is another.
-    let mut found = systems_on(disk, |kind| matches!(kind, "ntfs" | "vfat" | "exfat"))?;
-    found.retain(|system| windows::find(&system.filesystem).is_some());
-    Ok(found)
+    let of_windows = |kind: &str| matches!(kind, "ntfs" | "vfat" | "exfat");
+    systems_on(disk, of_windows, |_, volume, filesystem| {
+        System::of_windows(volume, filesystem)
+    })
 }
 
 /// The systems on filesystems of some kinds.
-fn systems_on(disk: &Disk, is_wanted: fn(&str) -> bool) -> Result<Vec<System>> {
+fn systems_on(
+    disk: &Disk,
+    is_wanted: fn(&str) -> bool,
+    find: fn(&Disk, &Volume, Filesystem) -> Option<System>,
+) -> Result<Vec<System>> {
     let mut systems = Vec::new();
     for volume in disk.volumes()? {
         if !may_be_root(disk, volume, is_wanted)? {
             continue;
         }
         match volume.filesystem() {
-            Ok(filesystem) => systems.extend(System::on(disk, volume, filesystem)),
+            Ok(filesystem) => systems.extend(find(disk, volume, filesystem)),
             Err(error) => tracing::warn!(volume = volume.name(), %error, "not opened"),
         }
     }
@@ -149,22 +154,15 @@ pub fn meant(disk: &Disk, number: Option<usize>) -> Result<Option<System>> {
 impl System {
     /// The system on a volume, if there is one.
     fn on(disk: &Disk, volume: &Volume, filesystem: Filesystem) -> Option<Self> {
-        if let Some(release) = windows::find(&filesystem) {
-            return Some(Self {
-                volume: volume.clone(),
-                filesystem,
-                sub_root: None,
-                release,
-                planned: Vec::new(),
-            });
-        }
         let mut sub_root = ostree::find(&filesystem);
         if sub_root.is_none() && !filesystem.holds_system() {
             let content = volume.content().ok().flatten();
             sub_root = content
                 .filter(|content| content.kind == "btrfs")
                 .and_then(|_| btrfs::find(&filesystem));
-            sub_root.as_ref()?;
+            if sub_root.is_none() {
+                return Self::of_windows(volume, filesystem);
+            }
         }
         let below = sub_root.as_ref().map_or(&[][..], |found| &found.root);
         let release = OsRelease::read(&filesystem, below);
@@ -175,6 +173,17 @@ impl System {
             sub_root,
             release,
             planned,
+        })
+    }
+
+    /// The Windows on a volume, if there is one.
+    fn of_windows(volume: &Volume, filesystem: Filesystem) -> Option<Self> {
+        Some(Self {
+            release: windows::find(&filesystem)?,
+            volume: volume.clone(),
+            filesystem,
+            sub_root: None,
+            planned: Vec::new(),
         })
     }
 

@@ -37,13 +37,14 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+pub use crate::problem::Problem;
 pub use accounts::{Group, Password, User};
 pub use activity::Activity;
 pub use boot::{Boot, Entry, Firmware};
 pub use cloud_init::CloudInit;
 pub use cron::CronJob;
 pub use drivers::DriverPlace;
-pub use files::{Problem, Source};
+pub use files::Source;
 pub use guest_agent::GuestAgent;
 pub use kernels::Kernel;
 pub use mounts::Mount;

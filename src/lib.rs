@@ -59,6 +59,7 @@ mod filesystem;
 pub mod guest;
 pub mod inspect;
 pub mod logs;
+mod problem;
 mod shell;
 mod stack;
 pub mod time;

@@ -23,6 +23,7 @@ pub use line::Line;
 pub use merge::{Records, Window};
 pub use record::{Fields, Record};
 
+pub use crate::problem::Problem;
 pub use diskfs_journal::{Boot, Entry};
 
 /// Which record comes first.
@@ -32,30 +33,6 @@ pub enum Order {
     OldestFirst,
     /// The other way round.
     NewestFirst,
-}
-
-/// What could not be read, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    /// The path in the guest.
-    pub file: String,
-    /// Why.
-    pub reason: String,
-}
-
-impl Problem {
-    fn new(file: &str, reason: impl Into<String>) -> Self {
-        Self {
-            file: file.to_owned(),
-            reason: reason.into(),
-        }
-    }
-}
-
-impl std::fmt::Display for Problem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.file, self.reason)
-    }
 }
 
 /// Microseconds in a second.

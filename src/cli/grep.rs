@@ -157,7 +157,7 @@ pub(super) struct Grep {
     #[arg(short = 'I')]
     skip_binary: bool,
 
-    /// Also in what is packed by gzip, zstd or xz, by its first bytes
+    /// Also in what is packed by gzip, zstd, xz or lz4 (legacy frames), by its first bytes
     #[arg(long)]
     search_zip: bool,
 

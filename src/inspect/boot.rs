@@ -106,10 +106,11 @@ pub(super) fn of(files: &Files<'_>) -> Boot {
         grub::default_entry,
         extlinux::default_entry,
     ];
+    let environment = grub::environment(files);
     Boot {
         loaders: loaders.collect(),
         firmware: firmware(files),
-        default: readers.iter().find_map(|read| read(files)),
+        default: readers.iter().find_map(|read| read(files, &environment)),
     }
 }
 

@@ -3,10 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use diskfs_vfs::{DirEntry, FileType, Follow};
+use diskfs_vfs::FileType;
 use serde::Serialize;
 
 use crate::file_device::FileDevice;
+use crate::problem::Problem;
 use crate::{ErrorKind, Filesystem};
 
 /// More than any file of settings: what is larger is none.
@@ -30,16 +31,6 @@ pub struct Source {
     /// The line, from 1, where it is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-}
-
-/// What could not be read, and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Problem {
-    /// The path in the guest.
-    pub file: String,
-    /// Why.
-    pub reason: String,
 }
 
 /// Reads files of a guest, and keeps what went wrong: a broken one is an answer less, and no more.
@@ -121,32 +112,17 @@ impl<'a> Files<'a> {
         if room == 0 {
             return Vec::new();
         }
-        let entries = self.keep_problem(path, self.entries(path, room));
-        let entries = entries.unwrap_or_default();
-        if entries.len() >= room {
+        let listed = self.keep_problem(path, self.filesystem.names_at_most(path, room));
+        let listed = listed.unwrap_or_default();
+        if listed.entries >= room {
             let reason = format!("entries beyond the {room}th are left out");
             self.complain(path, reason);
         }
         self.left.set(Budget {
-            entries: left.entries.saturating_sub(entries.len()),
+            entries: left.entries.saturating_sub(listed.entries),
             ..left
         });
-        // Programs of the guest would not find others.
-        let names = entries
-            .into_iter()
-            .map(|entry| String::from_utf8(entry.name));
-        let names = names.filter_map(Result::ok);
-        let mut names: Vec<String> = names.filter(|name| name != "." && name != "..").collect();
-        names.sort();
-        names
-    }
-
-    fn entries(&self, path: &str, limit: usize) -> crate::Result<Vec<DirEntry>> {
-        let in_image = |error| self.filesystem.in_image(error);
-        let dir = self.filesystem.resolve(path, Follow::All)?;
-        let entries = self.filesystem.as_fs().read_dir(dir, 0);
-        let entries = entries.map_err(in_image)?.take(limit);
-        entries.map(|entry| entry.map_err(in_image)).collect()
+        listed.names
     }
 
     /// Whether there is something.
@@ -186,10 +162,7 @@ impl<'a> Files<'a> {
 
     /// Notes what could not be understood.
     pub(super) fn complain(&self, path: &str, reason: impl Into<String>) {
-        self.problems.borrow_mut().push(Problem {
-            file: path.to_owned(),
-            reason: reason.into(),
-        });
+        self.problems.borrow_mut().push(Problem::new(path, reason));
     }
 
     fn keep_problem<T>(&self, path: &str, read: crate::Result<T>) -> Option<T> {

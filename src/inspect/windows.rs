@@ -64,12 +64,13 @@ pub(super) fn answered(files: &Files<'_>, report: Report) -> Report {
     let Some(hives) = Hives::find(files) else {
         return report;
     };
-    let programs = programs::of(&hives);
+    let architecture = architecture::of(&hives);
+    let programs = programs::of(&hives, architecture.as_deref());
     let packages = packages(programs.as_deref());
     let windows = windows(&hives, programs);
     Report {
         release: release::of(&hives),
-        architecture: architecture::of(&hives),
+        architecture,
         hostname: host::name(&hives),
         machine_id: host::machine_id(&hives),
         timezone: host::timezone(&hives),

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use diskfs_journal::{Boot, Journal};
-use diskfs_vfs::Follow;
 
 use super::line::Style;
 use super::origin::{Kind, Origin};
@@ -184,16 +183,16 @@ impl Logs {
 
     /// The names in a directory, in their order; none when there is none.
     fn names(&mut self, directory: &str) -> Vec<String> {
-        let (names, problem) = match read_names(&self.filesystem, directory) {
-            Ok(names) => (names, None),
-            Err(error) => (Vec::new(), Some(error)),
-        };
         let is_absent = |kind| matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory);
-        if let Some(error) = problem.filter(|error| !is_absent(error.kind())) {
-            self.problems
-                .push_back(Problem::new(directory, error.reason()));
+        match self.filesystem.names_at_most(directory, MAX_ENTRIES) {
+            Ok(listed) => return listed.names,
+            Err(error) if is_absent(error.kind()) => {}
+            Err(error) => {
+                let problem = Problem::new(directory, error.reason());
+                self.problems.push_back(problem);
+            }
         }
-        names
+        Vec::new()
     }
 }
 
@@ -202,20 +201,6 @@ impl Logs {
 enum Found {
     Journal,
     Text,
-}
-
-fn read_names(filesystem: &Filesystem, directory: &str) -> Result<Vec<String>> {
-    let in_image = |error| filesystem.in_image(error);
-    let inode = filesystem.resolve(directory, Follow::All)?;
-    let entries = filesystem.as_fs().read_dir(inode, 0).map_err(in_image)?;
-    let mut names = Vec::new();
-    for entry in entries.take(MAX_ENTRIES) {
-        // No log has a name that is no text.
-        let name = String::from_utf8(entry.map_err(in_image)?.name);
-        names.extend(name.ok().filter(|name| name != "." && name != ".."));
-    }
-    names.sort();
-    Ok(names)
 }
 
 fn is_text_log(name: &str) -> bool {

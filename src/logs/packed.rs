@@ -12,13 +12,12 @@ const MAX_UNPACKED_BYTES: u64 = 1 << 30;
 /// What a packed file is read in.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// How a log is packed, by its name.
+/// Whether a log is packed, by its name. How it is, its first bytes tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Packing {
     None,
-    Gzip,
-    Xz,
-    Zstd,
+    /// In a way that is read.
+    Known,
     Bzip2,
 }
 
@@ -26,9 +25,9 @@ impl Packing {
     /// That of a name, and the name without it.
     pub(super) fn of(name: &str) -> (Self, &str) {
         let known = [
-            (".gz", Self::Gzip),
-            (".xz", Self::Xz),
-            (".zst", Self::Zstd),
+            (".gz", Self::Known),
+            (".xz", Self::Known),
+            (".zst", Self::Known),
             (".bz2", Self::Bzip2),
         ];
         let found = known.into_iter().find_map(|(suffix, packing)| {
@@ -44,7 +43,7 @@ impl Packing {
         match self {
             Self::None => return Ok(Box::new(file)),
             Self::Bzip2 => return Err(io::Error::other("packed with bzip2, which is not read")),
-            Self::Gzip | Self::Xz | Self::Zstd => {}
+            Self::Known => {}
         }
         if file.fill_buf()?.is_empty() {
             return Ok(Box::new(file));

@@ -5,9 +5,11 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use diskfs::{Error, Result};
@@ -25,8 +27,8 @@ pub(super) fn run(args: &Inspect, images: &Path, session: &mut Session) -> Resul
     let mut out: Box<dyn Write> = match &args.output {
         None => Box::new(stdout()?),
         Some(path) => {
-            let (file, done) = Output::open(path, args.resume)
-                .map_err(|error| Error::from(error).in_file(path))?;
+            let (file, done) =
+                open_output(path, args.resume).map_err(|error| Error::from(error).in_file(path))?;
             images.retain(|image| !done.contains(&*image.to_string_lossy()));
             Box::new(file)
         }
@@ -121,44 +123,47 @@ fn collect(dir: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// The file that lines go to.
-struct Output;
-
-impl Output {
-    /// Opens it, and tells which images it has an answer for. A last line that was cut is taken off, and so are those of
-    /// images that failed.
-    fn open(path: &Path, resume: bool) -> io::Result<(File, HashSet<String>)> {
-        let mut options = OpenOptions::new();
-        let options = options.read(true).write(true).create(true);
-        let mut file = options.truncate(!resume).open(path)?;
-        let mut done = HashSet::new();
-        let mut kept = Vec::new();
-        let mut reader = BufReader::new(&file);
-        let mut line = Vec::new();
-        while reader.read_until(b'\n', &mut line)? > 0 {
-            let said: Option<Value> = serde_json::from_slice(&line).ok();
-            let said = said.filter(|said| line.ends_with(b"\n") && said.get("systems").is_some());
-            if let Some(image) = said.as_ref().and_then(|said| said["image"].as_str()) {
-                done.insert(image.to_owned());
-                kept.extend_from_slice(&line);
-            }
-            line.clear();
-        }
-        let before = file.metadata()?.len();
-        if kept.len() as u64 != before {
-            replace(path, &kept)?;
-            file = OpenOptions::new().write(true).open(path)?;
-        }
+/// Opens the file that lines go to, and tells which images it has an answer for. A last line that was cut is taken off,
+/// and so are those of images that failed.
+fn open_output(path: &Path, resume: bool) -> io::Result<(File, HashSet<String>)> {
+    let mut options = OpenOptions::new();
+    let options = options.read(true).write(true).create(true);
+    let mut file = options.truncate(!resume).open(path)?;
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    // Beside it, so that it can take its place at once: what was done is never gone.
+    let kept = tempfile::NamedTempFile::new_in(dir.unwrap_or(Path::new(".")))?;
+    let (done, is_whole) = keep_answers(BufReader::new(&file), BufWriter::new(&kept))?;
+    if is_whole {
         file.seek(SeekFrom::End(0))?;
-        Ok((file, done))
+        return Ok((file, done));
     }
+    kept.as_file()
+        .set_permissions(file.metadata()?.permissions())?;
+    Ok((kept.persist(path)?, done))
 }
 
-/// Writes a file anew beside itself: what was done is never gone.
-fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-    let mut new = tempfile::NamedTempFile::new_in(dir.unwrap_or(Path::new(".")))?;
-    new.write_all(contents)?;
-    new.persist(path)?;
-    Ok(())
+/// What is read of a line that was written before.
+#[derive(Deserialize)]
+struct Said {
+    image: String,
+    #[expect(dead_code, reason = "that it is there tells an answer from an error")]
+    systems: IgnoredAny,
+}
+
+/// Copies the lines that are answers, and tells their images, and whether those are all lines that there are.
+fn keep_answers(mut from: impl BufRead, mut to: impl Write) -> io::Result<(HashSet<String>, bool)> {
+    let (mut done, mut is_whole) = (HashSet::new(), true);
+    let mut line = Vec::new();
+    while from.read_until(b'\n', &mut line)? > 0 {
+        match serde_json::from_slice::<Said>(&line) {
+            Ok(said) if line.ends_with(b"\n") => {
+                to.write_all(&line)?;
+                done.insert(said.image);
+            }
+            _ => is_whole = false,
+        }
+        line.clear();
+    }
+    to.flush()?;
+    Ok((done, is_whole))
 }

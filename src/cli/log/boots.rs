@@ -4,9 +4,9 @@ use std::io::Write;
 
 use diskfs::Result;
 use diskfs::logs::{Boot, Logs};
-use diskfs::vfs::Timestamp;
 use serde_json::json;
 
+use super::format::timestamp;
 use crate::cli::session::{Output, Session};
 use crate::cli::show::table::{Align, lay_out};
 use crate::cli::show::time;
@@ -51,13 +51,7 @@ pub(super) fn list(logs: &Logs, session: &mut Session, out: &mut impl Write) -> 
 }
 
 fn row(number: String, boot: &Boot) -> Vec<String> {
-    let shown = |time_us: u64| {
-        let at = Timestamp {
-            seconds: i64::try_from(time_us / 1_000_000).unwrap_or(i64::MAX),
-            nanoseconds: 0,
-        };
-        format!("{} UTC", time::with_weekday(at))
-    };
+    let shown = |time_us| format!("{} UTC", time::with_weekday(timestamp(time_us)));
     let id = boot.id.simple().to_string();
     vec![number, id, shown(boot.first_us), shown(boot.last_us)]
 }

@@ -123,7 +123,8 @@ fn shown_us(realtime_us: u64, fields: &Fields) -> u64 {
         .unwrap_or(realtime_us)
 }
 
-fn timestamp(time_us: u64) -> Timestamp {
+/// A time in microseconds since 1970.
+pub(super) fn timestamp(time_us: u64) -> Timestamp {
     Timestamp {
         seconds: i64::try_from(time_us / 1_000_000).unwrap_or(i64::MAX),
         nanoseconds: u32::try_from(time_us % 1_000_000 * 1000).unwrap_or(0),

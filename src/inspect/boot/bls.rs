@@ -1,7 +1,8 @@
 //! Entries of the Boot Loader Specification, type 1: a file each in `loader/entries`, for systemd-boot and for the
 //! GRUB of Fedora and what is made from it.
 
-use super::{Entry, grub};
+use super::Entry;
+use super::grub::Environment;
 use crate::inspect::files::{Files, has_extension};
 use crate::shell::settings;
 
@@ -20,13 +21,13 @@ const SETTINGS: [&str; 3] = [
 ];
 
 /// The entry that is chosen, or else the newest: the last by its file's name.
-pub(super) fn default_entry(files: &Files<'_>) -> Option<Entry> {
+pub(super) fn default_entry(files: &Files<'_>, environment: &Environment) -> Option<Entry> {
     let (dir, names) = DIRS.iter().find_map(|dir| {
         let mut names = files.names(dir);
         names.retain(|name| has_extension(name, "conf"));
         (!names.is_empty()).then_some((dir, names))
     })?;
-    let chosen = chosen(files);
+    let chosen = chosen(files, environment);
     let is_chosen = |name: &&String| {
         let id = name.trim_end_matches(".conf");
         chosen.as_deref().is_some_and(|chosen| {
@@ -41,14 +42,13 @@ pub(super) fn default_entry(files: &Files<'_>) -> Option<Entry> {
     let newest = || names.iter().max_by(|a, b| compare_versions(a, b));
     let name = names.iter().rev().find(is_chosen).or_else(newest)?;
     let path = format!("{dir}/{name}");
-    let entry = parse(&files.text(&path)?, &grub::environment(files));
+    let entry = parse(&files.text(&path)?, environment);
     files.came_from("boot", &path, None);
     Some(entry)
 }
 
 /// What is chosen in GRUB's environment, or in systemd-boot's settings.
-fn chosen(files: &Files<'_>) -> Option<String> {
-    let environment = grub::environment(files);
+fn chosen(files: &Files<'_>, environment: &Environment) -> Option<String> {
     let saved = environment.iter().find(|(name, _)| name == "saved_entry");
     if let Some((_, id)) = saved {
         return Some(id.clone());
@@ -74,7 +74,7 @@ fn version_key(name: &str) -> Vec<(u64, String)> {
     parts
 }
 
-fn parse(text: &str, environment: &[(String, String)]) -> Entry {
+fn parse(text: &str, environment: &Environment) -> Entry {
     let mut entry = Entry::default();
     let mut command_line = Vec::new();
     for (_, line) in settings(text) {
@@ -96,7 +96,7 @@ fn parse(text: &str, environment: &[(String, String)]) -> Entry {
 }
 
 /// Puts in the variables of GRUB's environment, as `$kernelopts`; what is not known is nothing.
-fn expand(options: &str, environment: &[(String, String)]) -> String {
+fn expand(options: &str, environment: &Environment) -> String {
     let word = |word: &str| match word.strip_prefix('$') {
         Some(name) => {
             let mut known = environment.iter();
@@ -113,7 +113,14 @@ fn expand(options: &str, environment: &[(String, String)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Filesystem;
+    use crate::inspect::boot::grub;
     use crate::inspect::testing::guest;
+
+    fn default(tree: &Filesystem) -> Option<Entry> {
+        let files = Files::new(tree);
+        default_entry(&files, &grub::environment(&files))
+    }
 
     const OLD: (&str, &str) = (
         "/boot/loader/entries/0a-5.14.0-9.el9.x86_64.conf",
@@ -128,14 +135,14 @@ mod tests {
     fn the_chosen_entry_or_the_newest() {
         let environment = "# GRUB Environment Block\nkernelopts=root=/dev/vda1 ro\n";
         let tree = guest(&[OLD, NEW, ("/boot/grub2/grubenv", environment)]);
-        let entry = default_entry(&Files::new(&tree)).unwrap();
+        let entry = default(&tree).unwrap();
         assert_eq!(entry.title.as_deref(), Some("New"));
         assert_eq!(entry.command_line, "root=/dev/vda1 ro quiet");
         assert_eq!(entry.initramfs.as_deref(), Some("/initramfs-5.14.0-70.img"));
 
         let saved = "saved_entry=0a-5.14.0-9.el9.x86_64\n";
         let tree = guest(&[OLD, NEW, ("/boot/grub2/grubenv", saved)]);
-        let entry = default_entry(&Files::new(&tree)).unwrap();
+        let entry = default(&tree).unwrap();
         assert_eq!(entry.title.as_deref(), Some("Old"));
 
         let settings = (
@@ -143,7 +150,7 @@ mod tests {
             "timeout 3\ndefault 0a-5.14.0-9*\n",
         );
         let tree = guest(&[OLD, NEW, settings]);
-        let entry = default_entry(&Files::new(&tree)).unwrap();
+        let entry = default(&tree).unwrap();
         assert_eq!(entry.command_line, "root=UUID=1 ro");
     }
 }

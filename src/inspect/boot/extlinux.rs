@@ -1,6 +1,7 @@
 //! `extlinux.conf` of SYSLINUX, and of U-Boot (the wiki of SYSLINUX, "Config").
 
 use super::Entry;
+use super::grub::Environment;
 use crate::inspect::files::Files;
 use crate::shell::settings;
 
@@ -11,7 +12,7 @@ const CONFIGURATIONS: [&str; 3] = [
 ];
 
 /// The entry that starts when nobody chooses.
-pub(super) fn default_entry(files: &Files<'_>) -> Option<Entry> {
+pub(super) fn default_entry(files: &Files<'_>, _: &Environment) -> Option<Entry> {
     let (path, entry) = CONFIGURATIONS
         .iter()
         .find_map(|path| Some((path, parse(&files.text(path)?)?)))?;

@@ -18,11 +18,14 @@ const ENVIRONMENTS: [&str; 4] = [
     "/boot/efi/EFI/centos/grubenv",
 ];
 
+/// Names and values of variables.
+pub(super) type Environment = [(String, String)];
+
 /// The entry that starts when nobody chooses.
-pub(super) fn default_entry(files: &Files<'_>) -> Option<Entry> {
+pub(super) fn default_entry(files: &Files<'_>, environment: &Environment) -> Option<Entry> {
     let of_2 = CONFIGURATIONS.iter().find_map(|path| {
         let text = files.text(path)?;
-        Some((path, parse(&text, &environment(files))?))
+        Some((path, parse(&text, environment)?))
     });
     let of_1 = || {
         LEGACY.iter().find_map(|path| {
@@ -53,7 +56,7 @@ struct Found {
 }
 
 /// The chosen one of the entries, or else the first.
-fn parse(text: &str, environment: &[(String, String)]) -> Option<Entry> {
+fn parse(text: &str, environment: &Environment) -> Option<Entry> {
     let mut entries = entries(text);
     let saved = environment.iter().find(|(name, _)| name == "saved_entry");
     let chosen = saved.map(|(_, id)| id.as_str());

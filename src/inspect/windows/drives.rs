@@ -6,7 +6,7 @@ use std::fmt::Write;
 use diskfs_registry::NamedValue;
 use serde::Serialize;
 
-use super::hives::Hives;
+use super::hives::{Hives, utf16};
 
 const LETTERS: &str = r"\DosDevices\";
 
@@ -76,9 +76,7 @@ fn drive(letter: &str, bytes: &[u8]) -> Drive {
         drive.disk = Some(format!("{signature:08x}"));
         drive.offset_bytes = Some(u64::from_le_bytes(offset));
     } else {
-        let units = bytes.as_chunks::<2>().0.iter();
-        let units: Vec<u16> = units.map(|unit| u16::from_le_bytes(*unit)).collect();
-        drive.device = Some(String::from_utf16_lossy(&units));
+        drive.device = Some(utf16(bytes));
     }
     drive
 }

@@ -229,6 +229,13 @@ impl<'a> OpenHive<'a> {
     }
 }
 
+/// A text of UTF-16LE; half a surrogate pair becomes U+FFFD, and a last odd byte is none.
+pub(super) fn utf16(bytes: &[u8]) -> String {
+    let units = bytes.as_chunks::<2>().0.iter();
+    let units: Vec<u16> = units.map(|unit| u16::from_le_bytes(*unit)).collect();
+    String::from_utf16_lossy(&units)
+}
+
 /// Without blanks around it, and not empty.
 fn filled(text: &str) -> Option<String> {
     let text = text.trim();

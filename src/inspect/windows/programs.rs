@@ -4,7 +4,6 @@
 use diskfs_registry::Key;
 use serde::Serialize;
 
-use super::architecture;
 use super::hives::{Hives, OpenHive};
 
 const UNINSTALL: &str = r"Microsoft\Windows\CurrentVersion\Uninstall";
@@ -30,10 +29,9 @@ pub struct Program {
 }
 
 /// By name; `None` where there is no such key.
-pub(super) fn of(hives: &Hives<'_>) -> Option<Vec<Program>> {
+pub(super) fn of(hives: &Hives<'_>, native: Option<&str>) -> Option<Vec<Program>> {
     let software = hives.software.as_ref()?;
-    let native = architecture::of(hives);
-    let mut programs = below(software, UNINSTALL, native.as_deref())?;
+    let mut programs = below(software, UNINSTALL, native)?;
     software.came_from("packages");
     let wow64 = below(software, &format!(r"{WOW64}\{UNINSTALL}"), Some("i386"));
     programs.extend(wow64.into_iter().flatten());

@@ -4,7 +4,7 @@
 
 use diskfs_registry::{Key, Value};
 
-use super::hives::{Hives, OpenHive};
+use super::hives::{Hives, OpenHive, utf16};
 use crate::inspect::{Password, User};
 
 const USERS: &str = r"SAM\Domains\Account\Users";
@@ -70,10 +70,7 @@ fn bytes(sam: &OpenHive<'_>, key: &Key<'_>, name: &str) -> Option<Vec<u8>> {
 fn text(v: &[u8], at: usize) -> Option<String> {
     let start = ATTRIBUTES.checked_add(usize::try_from(number(v, at)?).ok()?)?;
     let len = usize::try_from(number(v, at + 4)?).ok()?;
-    let bytes = v.get(start..start.checked_add(len)?)?;
-    let units = bytes.as_chunks::<2>().0.iter();
-    let units: Vec<u16> = units.map(|unit| u16::from_le_bytes(*unit)).collect();
-    Some(String::from_utf16_lossy(&units))
+    Some(utf16(v.get(start..start.checked_add(len)?)?))
 }
 
 fn number(bytes: &[u8], at: usize) -> Option<u32> {
