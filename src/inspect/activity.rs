@@ -1,5 +1,7 @@
 //! When the guest last ran: what it wrote to its logs.
 
+mod journals;
+
 use std::io::{Read, Seek, SeekFrom};
 
 use serde::Serialize;
@@ -52,7 +54,16 @@ pub(super) fn of(files: &Files<'_>) -> Activity {
     }
 }
 
+/// The later of what both know: who keeps both has them side by side, and who has given up one has it from before.
 fn last_boot(files: &Files<'_>) -> Option<i64> {
+    let by_wtmp = last_boot_by_wtmp(files).map(|seconds| (seconds, WTMP.to_owned()));
+    let known = [by_wtmp, journals::last_boot(files)];
+    let (seconds, path) = known.into_iter().flatten().max()?;
+    files.came_from("activity", &path, None);
+    Some(seconds)
+}
+
+fn last_boot_by_wtmp(files: &Files<'_>) -> Option<i64> {
     let mut file = files.filesystem().open(WTMP).ok()?;
     // Entries are whole: one that was cut is not at the end of what follows.
     let size_bytes = file.size_bytes() / ENTRY_BYTES * ENTRY_BYTES;
@@ -64,9 +75,7 @@ fn last_boot(files: &Files<'_>) -> Option<i64> {
         .ok()?;
     let entry_bytes = usize::try_from(ENTRY_BYTES).ok()?;
     let mut newest_first = entries.chunks_exact(entry_bytes).rev();
-    let seconds = newest_first.find_map(boot_seconds)?;
-    files.came_from("activity", WTMP, None);
-    Some(seconds)
+    newest_first.find_map(boot_seconds)
 }
 
 /// The time of an entry that is a start. Both byte orders are tried: the other one's types are none.

@@ -290,6 +290,23 @@ fn inspect_keeps_to_its_schema() {
     }
 }
 
+/// What the makers of a format say of our bill: nothing.
+fn judge_bill(disk: &TempImage, format: &str, judge: &[&str]) {
+    let Some((program, options)) = judge.split_first() else {
+        return;
+    };
+    if require(program).is_none() {
+        return;
+    }
+    let name = format!("bill.{format}.json");
+    let bill = diskfs(disk, &["inspect", "--sbom", format, "guest.raw"]).text();
+    fs::write(disk.directory().join(&name), bill).unwrap();
+    let mut judge = Command::new(program);
+    let judge = judge.args(options).arg(name).current_dir(disk.directory());
+    let output = judge.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
 #[test]
 fn inspect_writes_what_others_read() {
     let disk = with_packages();
@@ -325,6 +342,8 @@ fn inspect_writes_what_others_read() {
         cyclonedx["dependencies"][0]["dependsOn"][0],
         cyclonedx["components"][0]["bom-ref"]
     );
+    judge_bill(&disk, "spdx", &["pyspdxtools", "-i"]);
+    judge_bill(&disk, "cyclonedx", &["cyclonedx-judge"]);
     let none = image("guest.raw");
     let (code, stderr) = diskfs(&none, &["inspect", "--sbom", "spdx", "guest.raw"]).failure();
     assert_eq!(code, 4, "{stderr}");

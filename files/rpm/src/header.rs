@@ -28,8 +28,15 @@ const MAX_NAME_BYTES: usize = 255;
 /// Of other text: expressions of licences are the longest that there are, of some KiB.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 
-/// Text is looked for its end in pieces of this size.
-const PIECE_BYTES: usize = 128;
+/// What is read of a description: hardly any has a quarter of it.
+const MAX_DESCRIPTION_BYTES: usize = 16 << 10;
+
+/// Text is looked for its end in pieces, each twice the one before it: most ends in the first.
+const SMALLEST_PIECE_BYTES: usize = 128;
+const LARGEST_PIECE_BYTES: usize = 4 << 10;
+
+/// The longest character.
+const MAX_UTF8_BYTES: usize = 4;
 
 /// `RPMTAG_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +46,7 @@ enum Tag {
     Release,
     Epoch,
     Summary,
+    Description,
     InstallTime,
     Size,
     Vendor,
@@ -51,7 +59,7 @@ enum Tag {
 }
 
 impl Tag {
-    const COUNT: usize = 14;
+    const COUNT: usize = 15;
 
     /// Its place among those that are looked for.
     fn of(number: u32) -> Option<(usize, Self)> {
@@ -61,15 +69,16 @@ impl Tag {
             1002 => (2, Self::Release),
             1003 => (3, Self::Epoch),
             1004 => (4, Self::Summary),
-            1008 => (5, Self::InstallTime),
-            1009 => (6, Self::Size),
-            1011 => (7, Self::Vendor),
-            1014 => (8, Self::License),
-            1020 => (9, Self::Url),
-            1022 => (10, Self::Arch),
-            1044 => (11, Self::SourceRpm),
-            5009 => (12, Self::LongSize),
-            5096 => (13, Self::ModularityLabel),
+            1005 => (5, Self::Description),
+            1008 => (6, Self::InstallTime),
+            1009 => (7, Self::Size),
+            1011 => (8, Self::Vendor),
+            1014 => (9, Self::License),
+            1020 => (10, Self::Url),
+            1022 => (11, Self::Arch),
+            1044 => (12, Self::SourceRpm),
+            5009 => (13, Self::LongSize),
+            5096 => (14, Self::ModularityLabel),
             _ => return None,
         })
     }
@@ -152,6 +161,7 @@ impl<'b> Header<'b> {
         let epoch = epoch.map(u32::try_from).transpose();
         let epoch = epoch.map_err(|_| too_large())?;
         let summary = self.text(Tag::Summary)?;
+        let description = self.beginning(Tag::Description, MAX_DESCRIPTION_BYTES)?;
         let size_bytes = self.number(Tag::Size)?;
         let vendor = self.text(Tag::Vendor)?;
         let license = self.text(Tag::License)?;
@@ -172,6 +182,7 @@ impl<'b> Header<'b> {
             install_time_seconds: self.number(Tag::InstallTime)?,
             size_bytes,
             summary,
+            description,
             url,
             modularity_label,
         })
@@ -213,13 +224,32 @@ impl<'b> Header<'b> {
 
     /// The first text of a tag: of several translations, that is the original.
     fn first_text(&mut self, tag: Tag, max_bytes: usize) -> Result<Option<String>> {
+        // One more, to see that it is too much.
+        let text = self.beginning(tag, max_bytes.saturating_add(1))?;
+        if text.as_ref().is_some_and(|text| text.len() > max_bytes) {
+            let reason = format!("{tag:?} is longer than {max_bytes} bytes");
+            return Err(Error::corrupt(reason));
+        }
+        Ok(text)
+    }
+
+    /// As [`first_text`](Self::first_text), but of more than `max_bytes` the beginning.
+    fn beginning(&mut self, tag: Tag, max_bytes: usize) -> Result<Option<String>> {
         let Some(entry) = self.entry(tag) else {
             return Ok(None);
         };
         if !matches!(entry.kind, 6 | 8 | 9) {
             return Err(is_odd(entry));
         }
-        let text = self.until_nul(entry, max_bytes)?;
+        let mut text = self.until_nul(entry, max_bytes)?;
+        if text.len() > max_bytes {
+            text.truncate(max_bytes);
+            // The first bytes of a character alone would be none.
+            let whole = std::str::from_utf8(&text).map_or_else(|e| e.valid_up_to(), str::len);
+            if max_bytes.saturating_sub(whole) < MAX_UTF8_BYTES {
+                text.truncate(whole);
+            }
+        }
         let text = String::from_utf8(text);
         let lossy = |error: std::string::FromUtf8Error| {
             String::from_utf8_lossy(error.as_bytes()).into_owned()
@@ -227,14 +257,16 @@ impl<'b> Header<'b> {
         Ok(Some(text.unwrap_or_else(lossy)))
     }
 
+    /// The bytes up to the next NUL, or something more than `max_bytes`.
     fn until_nul(&mut self, entry: Entry, max_bytes: usize) -> Result<Vec<u8>> {
         let mut text = Vec::new();
         let mut at = u64::from(entry.offset);
-        loop {
+        let mut buf = [0; LARGEST_PIECE_BYTES];
+        let mut piece_bytes = SMALLEST_PIECE_BYTES;
+        while text.len() <= max_bytes {
             let left = self.values_bytes.saturating_sub(at);
-            let len = PIECE_BYTES.min(usize::try_from(left).unwrap_or(PIECE_BYTES));
-            let mut piece = [0; PIECE_BYTES];
-            let piece = piece.get_mut(..len).unwrap_or_default();
+            let len = piece_bytes.min(usize::try_from(left).unwrap_or(piece_bytes));
+            let piece = buf.get_mut(..len).unwrap_or_default();
             if piece.is_empty() {
                 return Err(Error::corrupt(format!("{:?} has no end", entry.tag)));
             }
@@ -242,15 +274,13 @@ impl<'b> Header<'b> {
                 .read_at(self.values_start.saturating_add(at), piece)?;
             let end = piece.iter().position(|byte| *byte == 0);
             text.extend(piece.iter().take(end.unwrap_or(len)));
-            if text.len() > max_bytes {
-                let reason = format!("{:?} is longer than {max_bytes} bytes", entry.tag);
-                return Err(Error::corrupt(reason));
-            }
             if end.is_some() {
-                return Ok(text);
+                break;
             }
             at = at.saturating_add(len_u64(len));
+            piece_bytes = piece_bytes.saturating_mul(2).min(LARGEST_PIECE_BYTES);
         }
+        Ok(text)
     }
 }
 
@@ -357,5 +387,24 @@ mod tests {
     fn text_is_made_utf8() {
         let latin = [(1000, 6, 1, &b"a\xe4\0"[..]), NVR[1], NVR[2]];
         assert_eq!(read(header(&latin)).unwrap().name, "a\u{fffd}");
+    }
+
+    #[test]
+    fn a_long_description_is_cut_between_characters() {
+        let long = "\u{fc}".repeat(MAX_DESCRIPTION_BYTES) + "\0";
+        let odd = format!("x{long}");
+        for text in [long, odd] {
+            let bytes = header(&[
+                (1000, 6, 1, b"bash\0"),
+                (1001, 6, 1, b"5\0"),
+                (1002, 6, 1, b"1\0"),
+                (1005, 9, 1, text.as_bytes()),
+            ]);
+            let package = read_package(&mut InMemory(bytes)).unwrap();
+            let description = package.description.unwrap();
+            assert!(text.starts_with(&description));
+            assert!(description.len() > MAX_DESCRIPTION_BYTES - 2);
+            assert!(description.len() <= MAX_DESCRIPTION_BYTES);
+        }
     }
 }

@@ -26,6 +26,8 @@ pub struct Package {
     pub size_bytes: Option<u64>,
     /// What it is, in a line, without translation.
     pub summary: Option<String>,
+    /// What it is, in some paragraphs, without translation.
+    pub description: Option<String>,
     /// Where there is more.
     pub url: Option<String>,
     /// The module that it was built for: `name:stream:version:context`.

@@ -87,7 +87,7 @@ fn of(package: diskfs_rpm::Package) -> Package {
         source: package.source_rpm,
         summary: package.summary,
         url: package.url,
-        description: None,
+        description: package.description,
     }
 }
 

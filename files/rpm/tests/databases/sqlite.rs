@@ -6,7 +6,7 @@ use diskfs_block::{BlockRead, File, Memory};
 use diskfs_rpm::{Database, Form};
 
 use crate::facts::{assert_same, bytes, fixture, lines, sorted_lines};
-use crate::guest::{guest, python, said};
+use crate::guest::{guest, python, rpm, said};
 
 /// The lines of the database in a directory, with its log where it has one.
 fn found(directory: &Path) -> Vec<String> {
@@ -23,6 +23,35 @@ fn what_rpm_made() {
         &found(&guest.database()),
         &said("sqlite", &guest.database()),
     );
+}
+
+/// What is kept of a description.
+const DESCRIPTION_BYTES: usize = 16 << 10;
+
+#[test]
+fn descriptions_and_the_beginnings_of_long_ones() {
+    let Some(guest) = guest() else { return };
+    let query = ["-qa", "--qf", "%{NAME} %{DESCRIPTION}\u{1e}"];
+    let said = rpm("sqlite", &guest.database(), query);
+    let mut expected: Vec<&str> = said.split_terminator('\u{1e}').collect();
+    expected.sort_unstable();
+    let main = File::open(guest.database().join("rpmdb.sqlite")).unwrap();
+    let database = Database::open(&main, None).unwrap();
+    let found = database.packages().map(|package| {
+        let package = package.unwrap();
+        format!("{} {}", package.name, package.description.unwrap())
+    });
+    let mut found: Vec<String> = found.collect();
+    found.sort_unstable();
+    assert_eq!(found.len(), expected.len());
+    let mut cut = 0;
+    for (found, expected) in found.iter().zip(expected) {
+        let name_bytes = found.find(' ').unwrap() + 1;
+        let whole = &expected[..expected.len().min(name_bytes + DESCRIPTION_BYTES)];
+        assert_eq!(found, whole);
+        cut += usize::from(whole.len() < expected.len());
+    }
+    assert!(cut > 0);
 }
 
 /// The database again, with pages of another size.
