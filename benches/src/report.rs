@@ -171,7 +171,10 @@ impl<'a> Report<'a> {
 fn ratio(unit: Unit, mine: f64, base: f64) -> Option<f64> {
     match unit {
         Unit::Milliseconds | Unit::Mebibytes => Some(mine / base),
-        Unit::ReadsPerSecond | Unit::WritesPerSecond | Unit::FilesPerSecond => Some(base / mine),
+        Unit::ReadsPerSecond
+        | Unit::WritesPerSecond
+        | Unit::FilesPerSecond
+        | Unit::ImagesPerSecond => Some(base / mine),
         Unit::BytesPerByte => None,
     }
 }
@@ -180,7 +183,10 @@ fn ratio(unit: Unit, mine: f64, base: f64) -> Option<f64> {
 fn bound(unit: Unit, limit: f64) -> String {
     match unit {
         Unit::Milliseconds | Unit::Mebibytes | Unit::BytesPerByte => format!("<= {limit}"),
-        Unit::ReadsPerSecond | Unit::WritesPerSecond | Unit::FilesPerSecond => {
+        Unit::ReadsPerSecond
+        | Unit::WritesPerSecond
+        | Unit::FilesPerSecond
+        | Unit::ImagesPerSecond => {
             format!(">= {limit}")
         }
     }
@@ -203,6 +209,7 @@ fn unit_name(unit: Unit) -> &'static str {
         Unit::ReadsPerSecond => "reads/s",
         Unit::WritesPerSecond => "writes/s",
         Unit::FilesPerSecond => "files/s",
+        Unit::ImagesPerSecond => "images/s",
         Unit::Mebibytes => "MiB",
         Unit::BytesPerByte => "B/B",
     }

@@ -1,7 +1,7 @@
 //! A run: every visit to every contender, several times, one after the other.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use tempfile::TempDir;
@@ -43,7 +43,9 @@ impl Rig {
         let all = contender::all(&diskfs, options.filesystem);
         for (index, contender) in all.into_iter().enumerate() {
             let name = contender.name();
-            if index > 0 && !options.wants_contender(&name) {
+            let is_named = !options.contenders.is_empty();
+            let is_unwanted = contender.is_by_name_only() && !is_named;
+            if index > 0 && (is_unwanted || !options.wants_contender(&name)) {
                 continue;
             }
             match contender.obstacle() {
@@ -177,6 +179,11 @@ impl Rig {
     /// The Debian tree as an archive.
     pub(crate) fn archive(&self) -> PathBuf {
         self.images.archive()
+    }
+
+    /// Where a visit keeps what it makes for itself, until the end of the run.
+    pub(crate) fn scratch(&self) -> &Path {
+        self.scratch.path()
     }
 
     /// Where a contender's image to write into is.

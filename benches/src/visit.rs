@@ -4,6 +4,7 @@ mod commands;
 mod creates;
 mod find;
 mod first_byte;
+mod inspect;
 mod large_write;
 mod random;
 mod sequential;
@@ -44,6 +45,8 @@ pub(crate) enum Unit {
     WritesPerSecond,
     /// Files made in a second.
     FilesPerSecond,
+    /// Images in a second.
+    ImagesPerSecond,
     /// MiB of memory, or read.
     Mebibytes,
     /// Bytes read from the image per byte asked for.
@@ -104,7 +107,7 @@ pub(crate) trait Visit: Debug {
 pub(crate) type Record<'a> = dyn FnMut(&'static str, f64) + 'a;
 
 /// All visits, in the order of the table.
-pub(crate) fn all() -> [&'static dyn Visit; 10] {
+pub(crate) fn all() -> [&'static dyn Visit; 11] {
     [
         &first_byte::FirstByte,
         &session::Session,
@@ -113,6 +116,7 @@ pub(crate) fn all() -> [&'static dyn Visit; 10] {
         &sequential::Sequential,
         &random::Random,
         &commands::Commands,
+        &inspect::Inspect,
         &tree::Tree,
         &large_write::LargeWrite,
         &creates::Creates,

@@ -4,8 +4,10 @@
 //! The system is built once, into `$DISKFS_CACHE` or `target/diskfs-cache`, from wherever this
 //! machine's apt gets its packages.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result, ensure};
@@ -282,4 +284,54 @@ fn debian_has_the_packages_that_dpkg_lists() {
     found.sort_unstable();
     assert!(found.len() > 100);
     assert_eq!(found, listed);
+}
+
+/// Each fact of an inspection in XML, a line each: the path of its element, and its text. An application's facts begin
+/// with its name.
+const FACTS: &str = r#"
+import sys, xml.etree.ElementTree as ET
+def facts(element, path):
+    if element.tag == "icon":
+        return
+    text = (element.text or "").strip()
+    attributes = "".join(f" {k}={v}" for k, v in sorted(element.attrib.items()))
+    name = element.findtext("name") if element.tag == "application" else None
+    path = f"{path}/{element.tag}{attributes}" + (f"[{name}]" if name else "")
+    if text:
+        print(path, " ".join(text.split()))
+    for child in element:
+        facts(child, path)
+facts(ET.parse(sys.argv[1]).getroot(), "")
+"#;
+
+/// Beside virt-inspector: each fact that it tells is told, and the same.
+#[test]
+#[ignore = "its machine takes half a minute, and needs a kernel in /boot"]
+fn debian_is_what_virt_inspector_says() {
+    let Some(debian) = debian() else { return };
+    let work = tempfile::tempdir().unwrap();
+    let image = debian.directory.join("plain.qcow2");
+    let facts = |name: &str, program: &str, words: &[&str]| -> BTreeSet<String> {
+        let mut command = Command::new(program);
+        let command = command.args(words).arg(&image).envs([
+            ("LIBGUESTFS_BACKEND", "direct"),
+            ("LIBGUESTFS_BACKEND_SETTINGS", "force_tcg"),
+        ]);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{program}: {output:?}");
+        let file = work.path().join(name);
+        fs::write(&file, output.stdout).unwrap();
+        let python = ["-c", FACTS, file.to_str().unwrap()];
+        let lines = run("python3", python).unwrap();
+        lines.lines().map(str::to_owned).collect()
+    };
+    let theirs = facts("theirs.xml", "virt-inspector", &["--format=qcow2", "-a"]);
+    let ours = facts(
+        "ours.xml",
+        env!("CARGO_BIN_EXE_diskfs"),
+        &["inspect", "--xml"],
+    );
+    assert!(theirs.len() > 1000, "{}", theirs.len());
+    let missing: Vec<&String> = theirs.difference(&ours).collect();
+    assert_eq!(missing, [""; 0], "of {}", theirs.len());
 }

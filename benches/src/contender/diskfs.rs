@@ -134,4 +134,29 @@ impl Contender for Diskfs {
         command.arg("-l");
         Some(command)
     }
+
+    fn inspect(&self, image: &Path) -> Option<Command> {
+        let mut command = self.subcommand("inspect");
+        command.arg("--json").arg(image);
+        Some(command)
+    }
+
+    fn inspect_fleet(&self, dir: &Path, backing: &Path, jobs: u32) -> Option<Command> {
+        let mut command = self.subcommand("inspect");
+        command.arg("--allow-backing").arg(backing.parent()?);
+        command.arg("-j").arg(jobs.to_string());
+        command.arg("--fleet").arg(dir);
+        Some(command)
+    }
+
+    fn diff(&self, image: &Path, from: &str, to: &str) -> Option<Command> {
+        let diff = self.subcommand("diff");
+        // As diff(1) it says by 1 that there is a difference.
+        let mut command = Command::new("sh");
+        command.args(["-c", "\"$@\" || test $? = 1", "sh"]);
+        command.arg(diff.get_program()).args(diff.get_args());
+        command.args(["--from-snapshot", from, "--to-snapshot", to]);
+        command.arg(image);
+        Some(command)
+    }
 }

@@ -21,7 +21,10 @@ const DEVICE: &str = "/dev/sda";
 
 /// `guestmount`.
 #[derive(Debug)]
-pub(super) struct Guestmount;
+pub(super) struct Guestmount {
+    /// Whether there is something else to measure.
+    pub(super) by_name_only: bool,
+}
 
 impl Contender for Guestmount {
     fn program(&self) -> &'static str {
@@ -35,7 +38,7 @@ impl Contender for Guestmount {
     fn obstacle(&self) -> Option<String> {
         // The first start builds its appliance, which no figure is to hold.
         let start = || command::output(program("guestfish").args(["-a", "/dev/null", "run"]));
-        let missing = super::missing(&["guestmount", "guestfish"]);
+        let missing = super::missing(&["guestmount", "guestfish", "virt-inspector"]);
         missing.or_else(|| start().err().map(|error| format!("{error:#}")))
     }
 
@@ -58,6 +61,16 @@ impl Contender for Guestmount {
 
     fn list(&self, image: &Path, path: &str) -> Option<Command> {
         Some(guestfish(image, &["ll", path]))
+    }
+
+    fn inspect(&self, image: &Path) -> Option<Command> {
+        let mut inspector = program("virt-inspector");
+        inspector.args(["--format=raw", "-a"]).arg(image);
+        Some(inspector)
+    }
+
+    fn is_by_name_only(&self) -> bool {
+        self.by_name_only
     }
 }
 
