@@ -51,6 +51,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub mod deploy;
 mod error;
 pub mod export;
 mod file;

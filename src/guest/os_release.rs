@@ -18,7 +18,7 @@ pub struct OsRelease {
 
 impl OsRelease {
     /// Reads it below a directory of a filesystem.
-    pub(super) fn read(filesystem: &Filesystem, root: &[u8]) -> Self {
+    pub(crate) fn read(filesystem: &Filesystem, root: &[u8]) -> Self {
         let places = ["/etc/os-release", "/usr/lib/os-release"];
         let mut texts = places.iter().filter_map(|place| {
             let path = [root, place.as_bytes()].concat();

@@ -10,8 +10,9 @@ use std::time::Duration;
 use diskfs_block::BlockWrite;
 
 use crate::allocator::Allocator;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::ext4::Ext4;
+use crate::features::Compatible;
 use crate::locks::InodeLocks;
 use crate::recovery::{RecoveredForWriting, recover_for_writing};
 use crate::superblock::Superblock;
@@ -123,10 +124,37 @@ impl WritableExt4 {
         Ok(())
     }
 
+    /// Ends writing as a crash does: the running transaction is dropped, and what was committed before is in the log
+    /// or home. No error is noted, for there was none of the filesystem's.
+    fn give_up(&self) -> Result<()> {
+        if !self
+            .core
+            .volume()
+            .superblock
+            .features
+            .has(Compatible::HAS_JOURNAL)
+        {
+            let reason = "without a journal, what was changed can't be taken back";
+            return Err(Error::new(ErrorKind::Unsupported, reason));
+        }
+        let ended = Ended::Aborted("it was given up".to_owned());
+        self.core.transactions.finish(ended);
+        for thread in self.take_threads() {
+            // They end because writing has.
+            let _ = thread.join();
+        }
+        self.core.forget_all_delayed();
+        Ok(())
+    }
+
+    fn take_threads(&self) -> Vec<JoinHandle<()>> {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *threads)
+    }
+
     /// Ends writing in good order.
     fn finish(&self) -> Result<()> {
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        let threads = std::mem::take(&mut *threads);
+        let threads = self.take_threads();
         if threads.is_empty() {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! The trait of a filesystem that can be written, too.
 
-use crate::{Device, FileFlags, FsRead, InodeNumber, Result, Timestamp};
+use crate::{Device, Error, ErrorKind, FileFlags, FsRead, InodeNumber, Result, Timestamp};
 
 /// What a new file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -274,4 +274,14 @@ pub trait FsWrite: FsRead {
     /// called afterwards reads, or answers `ReadOnly`. Dropping the filesystem does the same, and
     /// can't say that it failed.
     fn close(&self) -> Result<()>;
+
+    /// Ends writing, and lets go of what is not durable yet, as a crash would: for who has met an error half-way. With a
+    /// journal, and nothing synced before, the filesystem is as it was.
+    ///
+    /// # Errors
+    /// `Unsupported` where what is done is done, which is the default: then nothing has happened.
+    fn abandon(&self) -> Result<()> {
+        let reason = "what was changed can't be taken back on this filesystem";
+        Err(Error::new(ErrorKind::Unsupported, reason))
+    }
 }

@@ -436,6 +436,10 @@ impl FsWrite for Recorder {
     fn close(&self) -> Result<()> {
         self.fs.close()
     }
+
+    fn abandon(&self) -> Result<()> {
+        self.fs.abandon()
+    }
 }
 
 #[cfg(test)]

@@ -118,4 +118,8 @@ impl FsWrite for WritableExt4 {
     fn close(&self) -> Result<()> {
         self.finish()
     }
+
+    fn abandon(&self) -> Result<()> {
+        self.give_up()
+    }
 }

@@ -215,4 +215,8 @@ impl FsWrite for MountTree {
     fn close(&self) -> Result<()> {
         for_all(self.writers().rev(), |fs| fs.close())
     }
+
+    fn abandon(&self) -> Result<()> {
+        for_all(self.writers().rev(), |fs| fs.abandon())
+    }
 }

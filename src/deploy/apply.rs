@@ -1,0 +1,193 @@
+//! Writes what a stage changes.
+
+use std::fs::File;
+
+use diskfs_vfs::{
+    self as vfs, Follow, FsWrite, InodeNumber, NewAttributes, NewKind, SetMetadata, SetXattr,
+    edit::remove_tree, replace_contents, resolve, resolve_parent,
+};
+
+use super::stage::{Aspect, Change, Contents, Entry, Kind};
+use crate::{Error, ErrorKind, Result, WritableFilesystem};
+
+/// Besides its contents, what a new file takes at most: an inode and a name, both in blocks that may be new.
+const NEW_FILE_BYTES: u64 = 8 << 10;
+
+/// Writes the changes, and ends writing: when this returns all of them are durable, and with an error none is where the
+/// filesystem has a journal.
+///
+/// # Errors
+/// `NoSpace` before anything is written, where that can be seen; what writing answers.
+pub fn apply(changes: &[Change], target: &WritableFilesystem) -> Result<()> {
+    let applied = check_room(changes, target).and_then(|()| write_all(changes, target));
+    match applied {
+        Ok(()) => target.close(),
+        Err(error) => {
+            if let Err(kept) = target.as_fs().abandon() {
+                tracing::warn!(error = %kept, "a part of the plan may have been written");
+            }
+            Err(error)
+        }
+    }
+}
+
+fn write_all(changes: &[Change], target: &WritableFilesystem) -> Result<()> {
+    let writer = Writer {
+        fs: target.as_fs(),
+        target,
+    };
+    changes.iter().try_for_each(|change| writer.write(change))
+}
+
+/// That there is room, as far as it can be said before.
+fn check_room(changes: &[Change], target: &WritableFilesystem) -> Result<()> {
+    let needed: u64 = changes
+        .iter()
+        .map(needed_bytes)
+        .fold(0, u64::saturating_add);
+    let statistics = target.reader().statistics()?;
+    let free = statistics
+        .blocks_free
+        .saturating_mul(statistics.block_size.into());
+    if needed <= free {
+        return Ok(());
+    }
+    let reason = format!("the plan needs {needed} bytes, and {free} are free");
+    Err(Error::new(ErrorKind::NoSpace, reason)
+        .in_file(target.reader().image_path())
+        .with_hint("grow the disk first, as with `diskfs resize`, or leave out what is large"))
+}
+
+fn needed_bytes(change: &Change) -> u64 {
+    let Some(after) = &change.after else {
+        return 0;
+    };
+    let new = if change.before.is_none() {
+        NEW_FILE_BYTES
+    } else {
+        0
+    };
+    let contents = match &after.kind {
+        Kind::File(Contents::Bytes(bytes)) => bytes.len() as u64,
+        Kind::File(Contents::Host { size_bytes, .. }) => *size_bytes,
+        _ => 0,
+    };
+    new.saturating_add(contents)
+}
+
+struct Writer<'a> {
+    fs: &'a dyn FsWrite,
+    target: &'a WritableFilesystem,
+}
+
+impl Writer<'_> {
+    fn write(&self, change: &Change) -> Result<()> {
+        let failed = |error: vfs::Error| self.target.in_image(error.in_path(&change.path));
+        let path = change.path.as_bytes();
+        match (&change.before, &change.after) {
+            (Some(_), None) => remove_tree(self.fs, path, &mut |_| {}).map_err(failed),
+            (before, Some(after)) => {
+                let stays = before.as_ref().is_some_and(|before| stays(before, after));
+                if before.is_some() && !stays {
+                    remove_tree(self.fs, path, &mut |_| {}).map_err(failed)?;
+                }
+                if stays {
+                    let inode = resolve(self.fs, path, Follow::AllButLast).map_err(failed)?;
+                    self.change(inode, change, after)
+                } else {
+                    let inode = self.create(path, after).map_err(failed)?;
+                    self.fill(inode, after, path)?;
+                    self.set_xattrs(inode, after).map_err(failed)
+                }
+            }
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn create(&self, path: &[u8], entry: &Entry) -> vfs::Result<InodeNumber> {
+        let (dir, name) = resolve_parent(self.fs, path)?;
+        let kind = match &entry.kind {
+            Kind::File(_) => NewKind::Regular,
+            Kind::Directory => NewKind::Directory,
+            Kind::Symlink(target) => NewKind::Symlink(target.as_bytes()),
+            Kind::Other(_) => {
+                let reason = "devices, FIFOs and sockets are not made";
+                return Err(vfs::Error::new(vfs::ErrorKind::Unsupported, reason));
+            }
+        };
+        let attributes = NewAttributes {
+            permissions: entry.permissions,
+            umask: 0,
+            uid: entry.uid,
+            gid: entry.gid,
+        };
+        let inode = self.fs.create(dir, &name, kind, &attributes)?;
+        // A directory's set-group-id bit or default ACL may have decided otherwise.
+        let made = self.fs.metadata(inode)?;
+        let wanted = (entry.permissions, entry.uid, entry.gid);
+        let is_symlink = matches!(entry.kind, Kind::Symlink(_));
+        if (made.permissions, made.uid, made.gid) != wanted && !is_symlink {
+            self.fs.set_metadata(inode, &attributes_of(entry))?;
+        }
+        Ok(inode)
+    }
+
+    fn change(&self, inode: InodeNumber, change: &Change, after: &Entry) -> Result<()> {
+        let failed = |error: vfs::Error| self.target.in_image(error.in_path(&change.path));
+        let has = |aspect| change.aspects.contains(&aspect);
+        if has(Aspect::Contents) {
+            self.fill(inode, after, change.path.as_bytes())?;
+        }
+        if has(Aspect::Mode) || has(Aspect::Owner) {
+            let attributes = attributes_of(after);
+            self.fs.set_metadata(inode, &attributes).map_err(failed)?;
+        }
+        if has(Aspect::Xattrs) {
+            self.set_xattrs(inode, after).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Puts the contents into a regular file, which is nothing for what has none.
+    fn fill(&self, inode: InodeNumber, entry: &Entry, path: &[u8]) -> Result<()> {
+        let failed = |error: vfs::Error| self.target.in_image(error.in_path(path));
+        let told = &mut |_| {};
+        match &entry.kind {
+            Kind::File(Contents::Bytes(bytes)) => {
+                replace_contents(self.fs, inode, &mut &bytes[..], told).map_err(failed)?;
+            }
+            Kind::File(Contents::Host { path, .. }) => {
+                let file = File::open(path).map_err(|e| Error::from(e).in_file(path))?;
+                replace_contents(self.fs, inode, &mut &file, told).map_err(failed)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn set_xattrs(&self, inode: InodeNumber, entry: &Entry) -> vfs::Result<()> {
+        for (name, value) in &entry.xattrs {
+            self.fs
+                .set_xattr(inode, name.as_bytes(), value, SetXattr::Any)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the file stays the one that it is, with what is not named of it.
+fn stays(before: &Entry, after: &Entry) -> bool {
+    match (&before.kind, &after.kind) {
+        (Kind::File(_), Kind::File(_)) => true,
+        (Kind::Directory, Kind::Directory) => !after.is_new,
+        (before, after) => before == after,
+    }
+}
+
+fn attributes_of(entry: &Entry) -> SetMetadata {
+    SetMetadata {
+        permissions: Some(entry.permissions),
+        uid: Some(entry.uid),
+        gid: Some(entry.gid),
+        ..SetMetadata::default()
+    }
+}

@@ -1,0 +1,95 @@
+//! What is to be done to a guest: steps, in their order.
+
+use serde::{Deserialize, Serialize};
+
+use super::guest::Guest;
+use super::steps::{Append, CopyIn, Delete, Hostname, Link, MakeDir, Permissions, Upload, Write};
+use crate::{Error, ErrorKind, Result};
+
+/// Steps, in their order. In YAML or JSON: `{"steps": [{"hostname": "web1"}]}`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// What is done.
+    pub steps: Vec<Step>,
+}
+
+impl Plan {
+    /// Reads a plan from YAML, of which JSON is a part.
+    ///
+    /// # Errors
+    /// `Invalid`, with the line.
+    pub fn parse(text: &str) -> Result<Self> {
+        serde_saphyr::from_str(text)
+            .map_err(|error| Error::new(ErrorKind::Invalid, format!("no plan: {error}")))
+    }
+}
+
+/// Each kind of step, with its name.
+macro_rules! steps {
+    ($($(#[$doc:meta])* $name:literal $variant:ident($kind:ty),)*) => {
+        /// One thing that is to be so.
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        #[non_exhaustive]
+        pub enum Step {
+            $($(#[$doc])* #[serde(rename = $name)] $variant($kind),)*
+        }
+
+        impl Step {
+            /// What a plan calls it.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => $name,)*
+                }
+            }
+
+            /// Works it out.
+            pub(super) fn apply(&self, guest: &mut Guest) -> Result<()> {
+                match self {
+                    $(Self::$variant(step) => step.apply(guest),)*
+                }
+            }
+        }
+    };
+}
+
+steps! {
+    /// The guest's name.
+    "hostname" Hostname(Hostname),
+    /// A file with a text.
+    "write" Write(Write),
+    /// A text behind what a file has.
+    "append" Append(Append),
+    /// A file of this machine.
+    "upload" Upload(Upload),
+    /// A file or directory of this machine, with all below.
+    "copy-in" CopyIn(CopyIn),
+    /// A directory, with those above it.
+    "mkdir" MakeDir(MakeDir),
+    /// A symlink.
+    "link" Link(Link),
+    /// Nothing.
+    "delete" Delete(Delete),
+    /// Mode and owner of what is there.
+    "permissions" Permissions(Permissions),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_plan_is_told_with_its_line() {
+        let error = Plan::parse("steps:\n  - hostnam: x\n").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        let text = error.to_string();
+        assert!(text.contains("hostnam") && text.contains('2'), "{text}");
+    }
+
+    #[test]
+    fn a_plan_is_json_too() {
+        let text = r#"{"steps":[{"hostname":"web1"},{"delete":"/etc/motd"}]}"#;
+        let plan = Plan::parse(text).unwrap();
+        assert_eq!(serde_json::to_string(&plan).unwrap(), text);
+    }
+}
