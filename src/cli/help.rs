@@ -20,8 +20,8 @@ const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Change its files",
         &[
-            "write", "edit", "mkdir", "rm", "mv", "ln", "chmod", "chown", "touch", "truncate",
-            "xattr", "tar-in", "run",
+            "deploy", "write", "edit", "mkdir", "rm", "mv", "ln", "chmod", "chown", "touch",
+            "truncate", "xattr", "tar-in", "run",
         ],
     ),
     (

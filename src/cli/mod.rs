@@ -16,6 +16,7 @@ mod copy;
 mod cp;
 mod create;
 mod demo;
+mod deploy;
 mod df;
 mod diff;
 mod du;
@@ -144,6 +145,7 @@ enum Command {
     Df(df::Df),
     Du(du::Du),
     Diff(diff::Diff),
+    Deploy(deploy::Deploy),
     Grep(grep::Grep),
     Ls(ls::Ls),
     Tree(tree::Tree),
@@ -202,6 +204,7 @@ impl Command {
             Self::Df(_) => "df",
             Self::Du(_) => "du",
             Self::Diff(_) => "diff",
+            Self::Deploy(_) => "deploy",
             Self::Grep(_) => "grep",
             Self::Ls(_) => "ls",
             Self::Tree(_) => "tree",
@@ -260,6 +263,7 @@ impl Command {
             Self::Df(args) => df::run(args, session),
             Self::Du(args) => du::run(args, session),
             Self::Diff(args) => diff::run(args, session),
+            Self::Deploy(args) => deploy::run(args, session),
             Self::Grep(args) => grep::run(args, session),
             Self::Ls(args) => ls::run(args, session),
             Self::Tree(args) => tree::run(args, session),

@@ -3,7 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::guest::Guest;
-use super::steps::{Append, CopyIn, Delete, Hostname, Link, MakeDir, Permissions, Upload, Write};
+use super::steps::{
+    Append, CloudInit, CopyIn, Delete, Firstboot, Fstab, Hostname, Hosts, Link, Locale, MachineId,
+    MakeDir, Modules, Permissions, RandomSeed, Resolver, Selinux, Sysctl, Sysprep, Timezone, Units,
+    Upload, Write,
+};
 use crate::{Error, ErrorKind, Result};
 
 /// Steps, in their order. In YAML or JSON: `{"steps": [{"hostname": "web1"}]}`.
@@ -56,6 +60,34 @@ macro_rules! steps {
 steps! {
     /// The guest's name.
     "hostname" Hostname(Hostname),
+    /// Names that it knows by itself.
+    "hosts" Hosts(Hosts),
+    /// Its machine ID.
+    "machine-id" MachineId(MachineId),
+    /// Its random seed.
+    "random-seed" RandomSeed(RandomSeed),
+    /// Its time zone.
+    "timezone" Timezone(Timezone),
+    /// Its locale.
+    "locale" Locale(Locale),
+    /// Servers of names.
+    "resolver" Resolver(Resolver),
+    /// What it mounts.
+    "fstab" Fstab(Fstab),
+    /// Settings of its kernel.
+    "sysctl" Sysctl(Sysctl),
+    /// Modules of its kernel.
+    "modules" Modules(Modules),
+    /// What it starts by itself.
+    "units" Units(Units),
+    /// What it runs once, when it starts next.
+    "firstboot" Firstboot(Firstboot),
+    /// What cloud-init does.
+    "cloud-init" CloudInit(CloudInit),
+    /// What it does with `SELinux`.
+    "selinux" Selinux(Selinux),
+    /// What is taken away for a template.
+    "sysprep" Sysprep(Sysprep),
     /// A file with a text.
     "write" Write(Write),
     /// A text behind what a file has.

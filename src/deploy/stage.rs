@@ -7,6 +7,7 @@
 
 mod changes;
 mod entry;
+mod expand;
 mod resolve;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,10 +1,32 @@
 //! The steps of plans, one question a file.
 
+mod clock;
+mod cloud_init;
 mod files;
+mod firstboot;
+mod fstab;
 mod hostname;
+mod hosts;
+mod identity;
+mod kernel;
+mod resolver;
+mod selinux;
+mod sysprep;
+mod units;
 
+pub use clock::{Locale, Timezone};
+pub use cloud_init::{CloudInit, Seed};
 pub use files::{Append, CopyIn, Delete, Link, MakeDir, Mode, Owner, Permissions, Upload, Write};
+pub use firstboot::Firstboot;
+pub use fstab::{Fstab, FstabEntry};
 pub use hostname::Hostname;
+pub use hosts::{Host, Hosts};
+pub use identity::{MachineId, RandomSeed};
+pub use kernel::{Modules, Sysctl};
+pub use resolver::Resolver;
+pub use selinux::{Selinux, SelinuxMode};
+pub use sysprep::{OPERATIONS, Operation, Sysprep};
+pub use units::{UnitFile, Units};
 
 #[cfg(test)]
 pub(super) mod testing;

@@ -2,8 +2,6 @@
 //!
 //! Files of old guests have names in Latin-1 in them. Whoever edits a line must give back the others as they were.
 
-use std::fmt::Write;
-
 /// Where the 128 bytes from 0x80 on stand: at the end of the last private plane, which nobody uses.
 const FIRST: u32 = 0x0010_ff00;
 
@@ -38,16 +36,6 @@ fn is_stand_in(char: char) -> bool {
     (FIRST | 0x80..=FIRST | 0xff).contains(&u32::from(char))
 }
 
-/// `lines` as a text, each ended.
-pub(super) fn of_lines<T: std::fmt::Display>(lines: impl IntoIterator<Item = T>) -> String {
-    let mut text = String::new();
-    for line in lines {
-        // Writing to a string can't fail.
-        let _ = writeln!(text, "{line}");
-    }
-    text
-}
-
 /// The text with one more line at its end, whether or not its last line was ended.
 pub(super) fn with_line(mut text: String, line: &str) -> String {
     if !text.is_empty() && !text.ends_with('\n') {
@@ -56,6 +44,33 @@ pub(super) fn with_line(mut text: String, line: &str) -> String {
     text.push_str(line);
     text.push('\n');
     text
+}
+
+/// Whether a line sets a variable, as shells and systemd's settings do.
+pub(super) fn has_variable(text: &str, key: &str) -> bool {
+    text.lines().any(|line| sets(line, key))
+}
+
+fn sets(line: &str, key: &str) -> bool {
+    let rest = line.trim_start().strip_prefix(key);
+    rest.is_some_and(|rest| rest.starts_with('='))
+}
+
+/// The text with the variable set: in its last line that does, which is the one that counts, or in a new one.
+pub(super) fn with_variable(text: &str, key: &str, value: &str) -> String {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let Some(at) = lines.iter().rposition(|line| sets(line, key)) else {
+        return with_line(text.to_owned(), &format!("{key}={value}"));
+    };
+    let set = |(index, line): (usize, &&str)| {
+        if index == at {
+            let end = if line.ends_with('\n') { "\n" } else { "" };
+            format!("{key}={value}{end}")
+        } else {
+            (*line).to_owned()
+        }
+    };
+    lines.iter().enumerate().map(set).collect()
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ fn every_command_has_help_and_a_page() {
         "grep",
         "du",
         "diff",
+        "deploy",
         "hash",
         "create",
         "mkfs",

@@ -5,7 +5,6 @@ mod ownership;
 
 use std::path::PathBuf;
 
-use diskfs_vfs::glob::{Case, Pattern as Glob};
 use serde::{Deserialize, Serialize};
 
 use super::super::guest::Guest;
@@ -83,7 +82,7 @@ pub struct Link {
     pub target: String,
 }
 
-/// A path that is not to be, with all below it; a pattern of glob(7) in its last name.
+/// A path that is not to be, with all below it, or a pattern of glob(7).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Delete(pub String);
@@ -166,18 +165,11 @@ impl Link {
 impl Delete {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
         let path = absolute(guest, &self.0)?;
-        let Some((dir, pattern)) = path.trim_end_matches('/').rsplit_once('/') else {
+        if path.split('/').all(str::is_empty) {
             return Err(guest.invalid("the root stays"));
-        };
-        if !pattern.contains(['*', '?', '[']) {
-            return guest.stage.remove(path);
         }
-        let glob = Glob::new(pattern, Case::Sensitive);
-        let glob = glob.map_err(|error| guest.invalid(error.to_string()))?;
-        for name in guest.stage.names(if dir.is_empty() { "/" } else { dir })? {
-            if glob.matches(&name) {
-                guest.stage.remove(&format!("{dir}/{name}"))?;
-            }
+        for path in guest.stage.expand(path)? {
+            guest.stage.remove(&path)?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::guest::Guest;
-use super::super::text::with_line;
+use super::super::text::{has_variable, with_line, with_variable};
 use crate::Result;
 
 /// What systemd and most others read: hostname(5).
@@ -43,8 +43,8 @@ impl Hostname {
         let mut is_known = false;
         if let Some(text) = guest.stage.text(SYSCONFIG)? {
             // Of systemd it is only NETWORKING's.
-            if !guest.has_systemd()? || has_key(&text, "HOSTNAME") {
-                let text = with_value(&text, "HOSTNAME", name);
+            if !guest.has_systemd()? || has_variable(&text, "HOSTNAME") {
+                let text = with_variable(&text, "HOSTNAME", name);
                 guest.stage.write_text(SYSCONFIG, &text)?;
                 is_known = true;
             }
@@ -58,10 +58,10 @@ impl Hostname {
             (RC_CONF, "hostname", format!("\"{name}\"")),
         ] {
             if let Some(text) = guest.stage.text(file)? {
-                if file == RC_CONF && !has_key(&text, key) {
+                if file == RC_CONF && !has_variable(&text, key) {
                     continue;
                 }
-                let text = with_value(&text, key, &value);
+                let text = with_variable(&text, key, &value);
                 guest.stage.write_text(file, &text)?;
                 is_known = true;
             }
@@ -97,33 +97,6 @@ fn is_link_to(guest: &Guest, path: &str, target: &str) -> Result<bool> {
         super::super::Kind::Symlink(to) => to.rsplit('/').next() == Some(target),
         _ => false,
     }))
-}
-
-/// Whether a line sets a variable of a shell.
-fn has_key(text: &str, key: &str) -> bool {
-    text.lines().any(|line| is_of(line, key))
-}
-
-fn is_of(line: &str, key: &str) -> bool {
-    let rest = line.trim_start().strip_prefix(key);
-    rest.is_some_and(|rest| rest.starts_with('='))
-}
-
-/// The text with the variable set: in its last line, which is the one that counts, or in a new one.
-fn with_value(text: &str, key: &str, value: &str) -> String {
-    let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let Some(at) = lines.iter().rposition(|line| is_of(line, key)) else {
-        return with_line(text.to_owned(), &format!("{key}={value}"));
-    };
-    let set = |(index, line): (usize, &&str)| {
-        if index == at {
-            let end = if line.ends_with('\n') { "\n" } else { "" };
-            format!("{key}={value}{end}")
-        } else {
-            (*line).to_owned()
-        }
-    };
-    lines.iter().enumerate().map(set).collect()
 }
 
 /// The text of uci with the option of the first section `system`.

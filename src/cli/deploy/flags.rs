@@ -1,0 +1,267 @@
+//! Steps as options, in the words of virt-customize and virt-sysprep; their order is that of the command line.
+
+use std::path::PathBuf;
+
+use clap::builder::StyledStr;
+use clap::error::ErrorKind as ClapErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+
+use diskfs::deploy::{
+    Append, CopyIn, Delete, Hostname, Link, MakeDir, Mode, Owner, Permissions, Step, Upload, Write,
+};
+
+/// An option that is a step.
+struct Flag {
+    name: &'static str,
+    value: &'static str,
+    help: &'static str,
+    parse: fn(&str) -> Parsed,
+}
+
+type Parsed = std::result::Result<Step, String>;
+
+/// Options that run something of the guest, and what to use in their place.
+const REFUSED: [(&str, &str); 5] = [
+    (
+        "run-command",
+        "--firstboot-command runs it when the guest starts; `diskfs run` runs a program of this machine's appliance on its files",
+    ),
+    ("run", "--firstboot runs a script when the guest starts"),
+    (
+        "install",
+        "--firstboot-command 'apt-get -y install ...' (or dnf, apk) installs when the guest starts",
+    ),
+    (
+        "update",
+        "--firstboot-command 'apt-get -y upgrade' (or dnf, apk) updates when the guest starts",
+    ),
+    ("edit", "`diskfs edit`, or a plan that writes the file"),
+];
+
+const FLAGS: &[Flag] = &[
+    Flag {
+        name: "hostname",
+        value: "NAME",
+        help: "The guest's name",
+        parse: |value| Ok(Step::Hostname(Hostname(value.to_owned()))),
+    },
+    Flag {
+        name: "write",
+        value: "FILE:TEXT",
+        help: "A file with this text",
+        parse: |value| {
+            let (path, text) = pair(value, "FILE:TEXT")?;
+            Ok(Step::Write(Write {
+                path,
+                text,
+                mode: None,
+                owner: None,
+            }))
+        },
+    },
+    Flag {
+        name: "append-line",
+        value: "FILE:LINE",
+        help: "A line at the end of a file, unless it is there",
+        parse: |value| {
+            let (path, line) = pair(value, "FILE:LINE")?;
+            let text = line + "\n";
+            Ok(Step::Append(Append { path, text }))
+        },
+    },
+    Flag {
+        name: "upload",
+        value: "FILE:DEST",
+        help: "A file of this machine",
+        parse: |value| {
+            let (from, to) = pair(value, "FILE:DEST")?;
+            Ok(Step::Upload(Upload {
+                from: PathBuf::from(from),
+                to,
+                mode: None,
+                owner: None,
+            }))
+        },
+    },
+    Flag {
+        name: "copy-in",
+        value: "LOCAL:DIR",
+        help: "A file or directory of this machine, with all below it, into a directory",
+        parse: |value| {
+            let (from, to) = pair(value, "LOCAL:DIR")?;
+            Ok(Step::CopyIn(CopyIn {
+                from: PathBuf::from(from),
+                to,
+                owner: None,
+            }))
+        },
+    },
+    Flag {
+        name: "mkdir",
+        value: "DIR",
+        help: "A directory, with those above it",
+        parse: |value| {
+            Ok(Step::MakeDir(MakeDir {
+                path: value.to_owned(),
+                mode: None,
+                owner: None,
+            }))
+        },
+    },
+    Flag {
+        name: "link",
+        value: "TARGET:LINK",
+        help: "A symlink",
+        parse: |value| {
+            let (target, path) = pair(value, "TARGET:LINK")?;
+            Ok(Step::Link(Link { path, target }))
+        },
+    },
+    Flag {
+        name: "delete",
+        value: "PATH",
+        help: "Remove what is there, with all below it; a pattern, too",
+        parse: |value| Ok(Step::Delete(Delete(value.to_owned()))),
+    },
+    Flag {
+        name: "chmod",
+        value: "MODE:FILE",
+        help: "The mode of what is there, octal",
+        parse: |value| {
+            let (mode, path) = pair(value, "MODE:FILE")?;
+            let mode = Some(Mode::parse(&mode)?);
+            Ok(Step::Permissions(Permissions {
+                path,
+                mode,
+                owner: None,
+            }))
+        },
+    },
+    Flag {
+        name: "chown",
+        value: "USER:GROUP:PATH",
+        help: "Owner and group of what is there, by name or number",
+        parse: |value| {
+            let (user, rest) = pair(value, "USER:GROUP:PATH")?;
+            let (group, path) = pair(&rest, "USER:GROUP:PATH")?;
+            let owner = Some(Owner(format!("{user}:{group}")));
+            Ok(Step::Permissions(Permissions {
+                path,
+                mode: None,
+                owner,
+            }))
+        },
+    },
+];
+
+/// The steps of the options that were given.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Flags {
+    steps: Vec<Step>,
+}
+
+impl Flags {
+    pub(super) fn steps(&self) -> Vec<Step> {
+        self.steps.clone()
+    }
+}
+
+impl Args for Flags {
+    fn augment_args(command: Command) -> Command {
+        let args = FLAGS.iter().map(|flag| {
+            arg(flag.name)
+                .value_name(flag.value)
+                .help(StyledStr::from(flag.help))
+                .help_heading("Steps")
+        });
+        let refused = REFUSED
+            .iter()
+            .map(|(name, _)| arg(name).hide(true).num_args(0..=1));
+        command.args(args).args(refused)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Flags {
+    fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
+        for (name, instead) in REFUSED {
+            if matches.contains_id(name) {
+                let text = format!("--{name}: nothing of the guest is run; {instead}\n");
+                return Err(clap::Error::raw(ClapErrorKind::ValueValidation, text));
+            }
+        }
+        let mut steps = Vec::new();
+        for flag in FLAGS {
+            let values = matches.get_many::<String>(flag.name);
+            let places = matches.indices_of(flag.name);
+            let pairs = places
+                .into_iter()
+                .flatten()
+                .zip(values.into_iter().flatten());
+            for (place, value) in pairs {
+                let step = (flag.parse)(value).map_err(|reason| {
+                    let text = format!("--{} {value}: {reason}\n", flag.name);
+                    clap::Error::raw(ClapErrorKind::ValueValidation, text)
+                })?;
+                steps.push((place, step));
+            }
+        }
+        steps.sort_by_key(|(place, _)| *place);
+        Ok(Self {
+            steps: steps.into_iter().map(|(_, step)| step).collect(),
+        })
+    }
+
+    fn update_from_arg_matches(
+        &mut self,
+        matches: &ArgMatches,
+    ) -> std::result::Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+fn arg(name: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .action(ArgAction::Append)
+        .allow_hyphen_values(true)
+}
+
+/// Both sides of the first colon.
+fn pair(value: &str, form: &str) -> std::result::Result<(String, String), String> {
+    let sides = value.split_once(':');
+    let (left, right) = sides.ok_or_else(|| format!("write {form}"))?;
+    Ok((left.to_owned(), right.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(words: &[&str]) -> std::result::Result<Vec<Step>, String> {
+        let command = Flags::augment_args(Command::new("deploy"));
+        let matches = command.try_get_matches_from([&["deploy"], words].concat());
+        let matches = matches.map_err(|error| error.to_string())?;
+        let flags = Flags::from_arg_matches(&matches).map_err(|error| error.to_string())?;
+        Ok(flags.steps)
+    }
+
+    #[test]
+    fn steps_have_the_order_of_the_options() {
+        let words = ["--delete", "/a", "--write", "/a:x:y", "--delete", "/b"];
+        let names: Vec<&str> = steps(&words).unwrap().iter().map(Step::name).collect();
+        assert_eq!(names, ["delete", "write", "delete"]);
+    }
+
+    #[test]
+    fn what_runs_the_guest_is_refused_with_what_to_use() {
+        let told = steps(&["--run-command", "id"]).unwrap_err();
+        assert!(told.contains("--firstboot-command"), "{told}");
+        assert!(steps(&["--chmod", "9:/a"]).unwrap_err().contains("octal"));
+        assert!(steps(&["--write", "/a"]).unwrap_err().contains("FILE:TEXT"));
+    }
+}

@@ -1,0 +1,56 @@
+//! What was done, for people and for programs.
+
+use std::ffi::OsStr;
+use std::io::Write;
+
+use serde_json::{Map, Value, json};
+
+use diskfs::Result;
+use diskfs::deploy::Deployment;
+
+use super::{Deploy, Deployed};
+use crate::cli::session::name_style;
+use crate::cli::show::name::NameStyle;
+
+/// A line for each step, with what it changed; before that the diff, where nothing was written.
+pub(super) fn write(
+    out: &mut dyn Write,
+    args: &Deploy,
+    image: &OsStr,
+    deployed: &Deployed,
+) -> Result<()> {
+    let style = name_style(NameStyle::Escaped);
+    if args.images.len() > 1 {
+        let name = style.show(image.as_encoded_bytes()).into_owned();
+        out.write_all(&[&name[..], b":\n"].concat())?;
+    }
+    if let Some(diff) = &deployed.diff {
+        out.write_all(diff)?;
+    }
+    for step in deployed.deployment.steps() {
+        let is_shown = deployed.diff.is_none();
+        if is_shown && step.changed.is_empty() {
+            writeln!(out, "{}: nothing to do", step.step)?;
+        } else if is_shown {
+            let paths = step.changed.iter().map(|path| style.show(path.as_bytes()));
+            let paths: Vec<_> = paths.map(|path| path.into_owned()).collect();
+            write!(out, "{}: ", step.step)?;
+            out.write_all(&paths.join(&b", "[..]))?;
+            writeln!(out)?;
+        }
+        for note in &step.notes {
+            writeln!(out, "  note: {}", note.escape_debug())?;
+        }
+        for secret in &step.secrets {
+            writeln!(out, "  secret of {}: {}", secret.of, secret.secret)?;
+        }
+    }
+    Ok(())
+}
+
+/// The same as members of an object.
+pub(super) fn json(deployment: &Deployment) -> Map<String, Value> {
+    let mut told = Map::new();
+    told.insert("steps".to_owned(), json!(deployment.steps()));
+    told
+}

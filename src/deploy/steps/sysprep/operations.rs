@@ -1,0 +1,407 @@
+//! The operations, with the names that virt-sysprep has for them.
+
+use super::super::super::guest::Guest;
+use super::super::identity::{MachineId, RandomSeed};
+use crate::Result;
+
+/// Something that is taken away.
+#[derive(Debug, Clone, Copy)]
+pub struct Operation {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it does, in a few words.
+    pub what: &'static str,
+    /// Whether `defaults` has it.
+    pub is_default: bool,
+    actions: &'static [Action],
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Action {
+    /// Paths of these patterns are removed, with all below.
+    Remove(&'static [&'static str]),
+    /// Files of these patterns are emptied: programs expect them.
+    Empty(&'static [&'static str]),
+    MachineId,
+    RandomSeed,
+}
+
+use Action::{Empty, Remove};
+
+const fn usual(name: &'static str, what: &'static str, actions: &'static [Action]) -> Operation {
+    Operation {
+        name,
+        what,
+        is_default: true,
+        actions,
+    }
+}
+
+const fn on_demand(
+    name: &'static str,
+    what: &'static str,
+    actions: &'static [Action],
+) -> Operation {
+    Operation {
+        is_default: false,
+        ..usual(name, what, actions)
+    }
+}
+
+/// All of them, by name.
+pub const OPERATIONS: &[Operation] = &[
+    usual(
+        "abrt-data",
+        "crashes that ABRT has kept",
+        &[Remove(&["/var/spool/abrt/*"])],
+    ),
+    on_demand(
+        "backup-files",
+        "editors' backups in /etc, /root, /srv",
+        &[Remove(&[
+            "/etc/*~",
+            "/etc/*.bak",
+            "/etc/*/*~",
+            "/etc/*/*.bak",
+            "/root/*~",
+            "/root/*.bak",
+            "/srv/*~",
+            "/srv/*.bak",
+        ])],
+    ),
+    usual(
+        "bash-history",
+        "histories of shells",
+        &[Remove(&[
+            "/root/.bash_history",
+            "/home/*/.bash_history",
+            "/root/.ash_history",
+            "/home/*/.ash_history",
+            "/root/.zsh_history",
+            "/home/*/.zsh_history",
+        ])],
+    ),
+    usual(
+        "blkid-tab",
+        "blkid's cache",
+        &[Remove(&[
+            "/var/run/blkid.tab*",
+            "/var/lib/blkid.tab*",
+            "/etc/blkid/blkid.tab*",
+            "/etc/blkid.tab*",
+        ])],
+    ),
+    on_demand(
+        "cloud-init",
+        "the instance that cloud-init knows",
+        &[Remove(&[
+            "/var/lib/cloud/instance",
+            "/var/lib/cloud/instances/*",
+            "/var/lib/cloud/data/*",
+            "/var/lib/cloud/sem/*",
+            "/var/lib/cloud/handlers/*",
+            "/var/lib/cloud/scripts/per-*/*",
+        ])],
+    ),
+    usual(
+        "crash-data",
+        "kernel crash dumps",
+        &[Remove(&["/var/crash/*", "/var/log/dump/*"])],
+    ),
+    usual(
+        "cron-spool",
+        "users' cron and at jobs",
+        &[Remove(&[
+            "/var/spool/cron/[!c]*",
+            "/var/spool/cron/crontabs/*",
+            "/var/spool/at/*",
+            "/var/spool/atjobs/*",
+            "/var/spool/atspool/*",
+            "/var/spool/anacron/*",
+        ])],
+    ),
+    usual(
+        "dhcp-client-state",
+        "leases of DHCP clients",
+        &[Remove(&[
+            "/var/lib/dhclient/*",
+            "/var/lib/dhcp/*",
+            "/var/lib/dhcpcd/*",
+            "/var/lib/NetworkManager/*.lease",
+            "/var/lib/NetworkManager/dhclient*",
+            "/var/lib/systemd/network/*",
+            "/var/lib/udhcpc/*",
+        ])],
+    ),
+    usual(
+        "dhcp-server-state",
+        "leases of a DHCP server",
+        &[Remove(&[
+            "/var/lib/dhcpd/*",
+            "/var/lib/misc/dnsmasq.leases",
+        ])],
+    ),
+    usual(
+        "dovecot-data",
+        "dovecot's state",
+        &[Remove(&["/var/lib/dovecot/*"])],
+    ),
+    on_demand(
+        "firewall-rules",
+        "rules of firewalls",
+        &[Remove(&[
+            "/etc/sysconfig/iptables",
+            "/etc/firewalld/services/*",
+            "/etc/firewalld/zones/*",
+        ])],
+    ),
+    usual(
+        "ipa-client",
+        "enrolment at IPA",
+        &[Remove(&[
+            "/etc/ipa/ca.crt",
+            "/etc/ipa/default.conf",
+            "/var/lib/ipa-client/sysrestore/*",
+            "/var/lib/ipa-client/pki/*",
+        ])],
+    ),
+    on_demand(
+        "kerberos-data",
+        "databases of a Kerberos server",
+        &[Remove(&["/var/kerberos/krb5kdc/*"])],
+    ),
+    usual(
+        "kerberos-hostkeytab",
+        "the host's Kerberos keys",
+        &[Remove(&["/etc/krb5.keytab"])],
+    ),
+    usual(
+        "logfiles",
+        "logs",
+        &[
+            Remove(&[
+                "/var/log/*.[0-9]",
+                "/var/log/*.gz",
+                "/var/log/*.xz",
+                "/var/log/*.old",
+                "/var/log/*-[0-9]*",
+                "/var/log/journal/*/*",
+                "/var/log/*/*.gz",
+                "/var/log/*/*.xz",
+                "/var/log/*/*.[0-9]",
+                "/var/log/installer/*",
+                "/var/log/sa/*",
+                "/var/log/anaconda/*",
+                "/root/anaconda-ks.cfg",
+                "/root/install.log*",
+                "/root/original-ks.cfg",
+            ]),
+            Empty(&[
+                "/var/log/[!blw]*",
+                "/var/log/[!j]*/*",
+                "/var/log/boot.log",
+                "/var/log/bootstrap.log",
+            ]),
+        ],
+    ),
+    usual(
+        "lvm-system-devices",
+        "the devices that LVM knows",
+        &[Remove(&["/etc/lvm/devices/system.devices"])],
+    ),
+    usual("machine-id", "the machine ID", &[Action::MachineId]),
+    usual(
+        "mail-spool",
+        "mail",
+        &[Remove(&["/var/spool/mail/*", "/var/mail/*"])],
+    ),
+    usual(
+        "net-nmconn",
+        "connections of NetworkManager",
+        &[Remove(&["/etc/NetworkManager/system-connections/*"])],
+    ),
+    usual(
+        "pacct-log",
+        "accounting of processes",
+        &[Empty(&["/var/account/pacct*", "/var/log/account/pacct*"])],
+    ),
+    usual(
+        "package-manager-cache",
+        "what package managers have kept",
+        &[Remove(&[
+            "/var/cache/apt/archives/*.deb",
+            "/var/cache/apt/archives/partial/*",
+            "/var/cache/apt/*.bin",
+            "/var/cache/dnf/*",
+            "/var/cache/libdnf5/*",
+            "/var/cache/yum/*",
+            "/var/cache/zypp/*",
+            "/var/cache/zypper/*",
+            "/var/cache/pacman/pkg/*",
+            "/var/cache/apk/*",
+        ])],
+    ),
+    usual(
+        "pam-data",
+        "what PAM has kept",
+        &[Remove(&[
+            "/var/run/console/*",
+            "/var/run/faillock/*",
+            "/var/run/sepermit/*",
+            "/var/lib/faillock/*",
+        ])],
+    ),
+    usual(
+        "passwd-backups",
+        "backups of users and groups",
+        &[Remove(&[
+            "/etc/group-",
+            "/etc/gshadow-",
+            "/etc/passwd-",
+            "/etc/shadow-",
+            "/etc/subuid-",
+            "/etc/subgid-",
+        ])],
+    ),
+    usual(
+        "puppet-data-log",
+        "puppet's state and logs",
+        &[Remove(&[
+            "/var/log/puppet/*",
+            "/var/lib/puppet/*/*",
+            "/var/lib/puppet/*",
+        ])],
+    ),
+    usual(
+        "random-seed",
+        "the random seed, in whose place comes another",
+        &[Action::RandomSeed],
+    ),
+    usual(
+        "rh-subscription-manager",
+        "subscriptions of Red Hat",
+        &[Remove(&[
+            "/etc/pki/consumer/*",
+            "/etc/pki/entitlement/*",
+            "/var/lib/rhsm/*",
+        ])],
+    ),
+    usual(
+        "rhn-systemid",
+        "the ID of the Red Hat Network",
+        &[Remove(&[
+            "/etc/sysconfig/rhn/systemid",
+            "/etc/sysconfig/rhn/osad-auth.conf",
+        ])],
+    ),
+    usual(
+        "rpm-db",
+        "rpm's own locks and caches",
+        &[Remove(&["/var/lib/rpm/__db.*"])],
+    ),
+    usual(
+        "samba-db-log",
+        "samba's databases and logs",
+        &[Remove(&[
+            "/var/log/samba/old/*",
+            "/var/log/samba/*",
+            "/var/lib/samba/*/*.tdb",
+            "/var/lib/samba/*.tdb",
+        ])],
+    ),
+    usual(
+        "smolt-uuid",
+        "smolt's UUID",
+        &[Remove(&[
+            "/etc/sysconfig/hw-uuid",
+            "/etc/smolt/uuid",
+            "/etc/smolt/hw-uuid",
+        ])],
+    ),
+    usual(
+        "ssh-hostkeys",
+        "the host's SSH keys",
+        &[Remove(&[
+            "/etc/ssh/*_host_*",
+            "/etc/dropbear/dropbear_*_host_key",
+        ])],
+    ),
+    on_demand(
+        "ssh-userdir",
+        "users' .ssh directories",
+        &[Remove(&["/root/.ssh", "/home/*/.ssh"])],
+    ),
+    usual(
+        "sssd-db-log",
+        "sssd's databases and logs",
+        &[Remove(&["/var/log/sssd/*", "/var/lib/sss/db/*"])],
+    ),
+    usual(
+        "tmp-files",
+        "temporary files",
+        &[Remove(&[
+            "/tmp/*",
+            "/tmp/.[!.]*",
+            "/var/tmp/*",
+            "/var/tmp/.[!.]*",
+        ])],
+    ),
+    usual(
+        "udev-persistent-net",
+        "names of network cards",
+        &[Remove(&[
+            "/etc/udev/rules.d/70-persistent-net.rules",
+            "/etc/udev/rules.d/75-persistent-net-generator.rules",
+        ])],
+    ),
+    usual(
+        "utmp",
+        "who was logged in",
+        &[Empty(&[
+            "/var/log/wtmp",
+            "/var/log/btmp",
+            "/var/log/lastlog",
+            "/var/run/utmp",
+        ])],
+    ),
+    usual("yum-uuid", "yum's UUID", &[Remove(&["/var/lib/yum/uuid"])]),
+];
+
+impl Operation {
+    pub(super) fn apply(&self, guest: &mut Guest) -> Result<()> {
+        for action in self.actions {
+            match action {
+                Remove(patterns) => {
+                    for path in expanded(guest, patterns)? {
+                        guest.stage.remove(&path)?;
+                    }
+                }
+                Empty(patterns) => {
+                    for path in expanded(guest, patterns)? {
+                        empty(guest, &path)?;
+                    }
+                }
+                Action::MachineId => MachineId("reset".to_owned()).apply(guest)?,
+                Action::RandomSeed => RandomSeed::New.apply(guest)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn expanded(guest: &Guest, patterns: &[&str]) -> Result<Vec<String>> {
+    let mut paths = Vec::new();
+    for pattern in patterns {
+        paths.extend(guest.stage.expand(pattern)?);
+    }
+    Ok(paths)
+}
+
+fn empty(guest: &mut Guest, path: &str) -> Result<()> {
+    use super::super::super::stage::Kind;
+    let entry = guest.stage.link_entry(path)?;
+    if entry.is_some_and(|entry| matches!(entry.kind, Kind::File(_))) {
+        guest.stage.write_text(path, "")?;
+    }
+    Ok(())
+}
