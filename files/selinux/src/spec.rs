@@ -101,3 +101,63 @@ impl Lazy {
         compiled.as_ref()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn lazy(text: &str) -> Option<Lazy> {
+        let pattern = Pattern::parse(text).ok()?;
+        Some(Lazy {
+            prefix: pattern.prefix.into(),
+            source: pattern.regex.into(),
+            compiled: OnceLock::new(),
+        })
+    }
+
+    #[test]
+    fn the_largest_patterns_compile() {
+        for text in [
+            "/[^/]{4000}",
+            r"/(\W|[[:punct:]]){1000}",
+            "/((a{9}|b){9}[^x]){9}",
+            "/(a?){4000}",
+            "/(a*){4000}",
+            "/((a*)*)*b",
+        ] {
+            let lazy = lazy(text).expect(text);
+            assert!(lazy.regex().is_some(), "{text}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+
+        /// What the parser takes the engine does, too, and a prefix is no more than a short cut.
+        #[test]
+        fn what_is_understood_compiles(
+            text in r"[/ab.*+?(){}|^$,\[\]\\d:0-3-]{0,24}",
+            path in "[/ab.d:0-3{}\n-]{0,12}",
+        ) {
+            if let Some(lazy) = lazy(&text) {
+                let regex = lazy.regex().expect("it compiles");
+                let is_match = regex.is_match(path.as_bytes());
+                prop_assert!(!is_match || path.as_bytes().starts_with(&lazy.prefix));
+            }
+        }
+
+        #[test]
+        fn short_cuts_change_nothing(
+            text in r"[/ab.?\\]{0,6}(\(/\.\*\)\?|\.\*)",
+            path in "[/ab.\n]{0,10}",
+        ) {
+            if let Some(lazy) = lazy(&text) {
+                let pattern = Pattern::parse(&text).unwrap();
+                let is_match = Matcher::new(pattern, &text).is_match(path.as_bytes());
+                prop_assert_eq!(is_match, lazy.is_match(path.as_bytes()));
+            }
+        }
+    }
+}

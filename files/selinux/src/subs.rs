@@ -61,9 +61,8 @@ impl Sub {
     fn apply(&self, path: &[u8]) -> Option<Vec<u8>> {
         let rest = path.strip_prefix(&*self.alias)?;
         let rest = match rest {
-            [] => rest,
             [b'/', below @ ..] if *self.original == *b"/" => below,
-            [b'/', ..] => rest,
+            [] | [b'/', ..] => rest,
             _ => return None,
         };
         Some([&*self.original, rest].concat())

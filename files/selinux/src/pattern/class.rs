@@ -10,7 +10,7 @@ pub(super) struct Class([bool; 256]);
 /// What one step within brackets is.
 enum Item {
     Byte(u8),
-    Class(Class),
+    Class(Box<Class>),
 }
 
 impl Class {
@@ -129,7 +129,7 @@ fn item(text: &[u8]) -> Result<(Item, &[u8]), &'static str> {
         (b'\\', Some(letter)) => {
             let rest = rest.get(1..).unwrap_or_default();
             let item = match (letter, Class::named_by(*letter)) {
-                (_, Some(class)) => Item::Class(class),
+                (_, Some(class)) => Item::Class(Box::new(class)),
                 (b'b', None) => Item::Byte(0x08),
                 (letter, None) => Item::Byte(unescaped(*letter)?),
             };
@@ -156,7 +156,7 @@ fn named(text: &[u8]) -> Result<(Item, &[u8]), &'static str> {
     };
     let class = Class::posix(name).ok_or("there is no class of that name")?;
     let class = if is_negated { class.negated() } else { class };
-    Ok((Item::Class(class), rest))
+    Ok((Item::Class(Box::new(class)), rest))
 }
 
 impl fmt::Display for Class {
