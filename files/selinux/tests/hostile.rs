@@ -56,7 +56,6 @@ fn soon<T>(what: &str, run: impl FnOnce() -> T) -> T {
     let started = Instant::now();
     let result = run();
     let took = started.elapsed();
-    println!("{what}: {took:?}");
     assert!(took < SOON, "{what}: {took:?}");
     result
 }

@@ -89,11 +89,7 @@ fn libselinux_has_the_same_labels_by_the_policy_of_debian() {
     let paths = paths_of(&policy);
     assert!(paths.len() > 20_000, "{}", paths.len());
     let (compared, labelled) = compare(&policy, &paths);
-    println!(
-        "{} lines, {} paths, {compared} compared, {labelled} labelled",
-        labels.len(),
-        paths.len()
-    );
+    assert!(compared > 150_000, "{compared}");
     assert!(labelled * 2 > compared);
 }
 

@@ -101,8 +101,8 @@ impl Maker {
             members.push(c);
         }
         if is_negated {
-            let free = "kK7.-~".chars().filter(|c| !members.contains(c));
-            return free.last().unwrap();
+            let mut free = "kK7.-~".chars().filter(|c| !members.contains(c));
+            return free.next_back().unwrap();
         }
         let index = self.choose(members.len());
         match members[index] {
