@@ -34,6 +34,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("diskfs-agent", &["diskfs-remote", "diskfs-vfs"]),
     // A file of a guest, whatever filesystem it is on.
     ("diskfs-rpm", &["diskfs-block"]),
+    // Texts of a guest, whoever has read them.
+    ("diskfs-selinux", &[]),
     (
         "diskfs",
         &[
@@ -50,6 +52,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-registry",
             "diskfs-remote",
             "diskfs-rpm",
+            "diskfs-selinux",
         ],
     ),
     // They serve tests and measurements only, and nothing depends on them.
@@ -81,6 +84,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-registry",
             "diskfs-remote",
             "diskfs-rpm",
+            "diskfs-selinux",
         ],
     ),
     (
@@ -145,6 +149,7 @@ const NAMES: &[&str] = &[
     "diskfs_registry",
     "diskfs_remote",
     "diskfs_rpm",
+    "diskfs_selinux",
     "diskfs_fixtures",
     "crate::stack",
     "crate::cli",

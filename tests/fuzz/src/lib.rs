@@ -33,6 +33,7 @@ mod registry;
 mod remote;
 mod rpm;
 pub mod seeds;
+mod selinux;
 mod sparse;
 mod systemd_journal;
 mod tables;
@@ -84,11 +85,13 @@ pub enum Target {
     Remote,
     /// rpm's databases of packages, with right checksums.
     Rpm,
+    /// The texts of a policy of SELinux, and labels of paths by them.
+    Selinux,
 }
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Probe,
         Self::ProbeContent,
         Self::Qcow2,
@@ -108,6 +111,7 @@ impl Target {
         Self::Registry,
         Self::Remote,
         Self::Rpm,
+        Self::Selinux,
     ];
 
     /// The name, as `cargo fuzz` has it.
@@ -132,6 +136,7 @@ impl Target {
             Self::Registry => "registry",
             Self::Remote => "remote",
             Self::Rpm => "rpm",
+            Self::Selinux => "selinux",
         }
     }
 
@@ -157,6 +162,7 @@ impl Target {
             Self::Registry => registry::hive(device),
             Self::Remote => remote::session(device),
             Self::Rpm => rpm::packages(device),
+            Self::Selinux => selinux::labels(device),
         }
     }
 
@@ -180,7 +186,8 @@ impl Target {
             | Self::Guest
             | Self::Registry
             | Self::Remote
-            | Self::Rpm => {
+            | Self::Rpm
+            | Self::Selinux => {
                 self.run(device);
             }
         }
@@ -288,4 +295,9 @@ pub fn remote(data: &[u8]) {
 /// [`Target::Rpm`] on an input.
 pub fn rpm(data: &[u8]) {
     Target::Rpm.run(&device(data));
+}
+
+/// [`Target::Selinux`] on an input.
+pub fn selinux(data: &[u8]) {
+    Target::Selinux.run(&device(data));
 }

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result};
 use diskfs_block::BlockRead;
 
-use crate::{Sparse, Target, guest, journal, labels, luks, registry, remote, rpm, systemd_journal};
+use crate::{
+    Sparse, Target, guest, journal, labels, luks, registry, remote, rpm, selinux, systemd_journal,
+};
 
 /// An image, the target that it is for, and where that reads it.
 #[derive(Debug, Clone)]
@@ -216,6 +218,7 @@ fn tiny() -> Vec<Seed> {
             .iter()
             .map(|(name, image)| of(Target::Rpm, name, image)),
     );
+    seeds.extend(selinux::seeds().map(|(name, image)| of(Target::Selinux, name, &image)));
     seeds.extend(labels::seeds().map(|(name, image)| of(Target::Mbr, name, &image)));
     seeds.extend(Target::ALL.map(|target| of(target, "zeroes", &empty)));
     seeds

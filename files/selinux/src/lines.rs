@@ -1,0 +1,41 @@
+//! The lines of a text, as C reads them.
+
+/// A longer line is left out. A path has 4096 bytes at most, a context of the kernel as many.
+pub(crate) const MAX_LINE_BYTES: usize = 16 << 10;
+
+/// A line, up to its first NUL byte, where a string of C ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Line<'a> {
+    /// From 1.
+    pub(crate) number: usize,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl<'a> Line<'a> {
+    pub(crate) const fn is_too_long(&self) -> bool {
+        self.bytes.len() > MAX_LINE_BYTES
+    }
+
+    /// Its words. None when there are none, or it is a comment.
+    pub(crate) fn fields(&self) -> Option<impl Iterator<Item = &'a [u8]> + use<'a>> {
+        let start = self.bytes.iter().position(|byte| !is_space(*byte))?;
+        let rest = self.bytes.get(start..)?;
+        let words = rest.split(|byte| is_space(*byte));
+        (rest.first() != Some(&b'#')).then(|| words.filter(|word| !word.is_empty()))
+    }
+}
+
+/// The lines of a text.
+pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
+    (1..)
+        .zip(text.split(|byte| *byte == b'\n'))
+        .map(|(number, line)| Line {
+            number,
+            bytes: line.split(|byte| *byte == 0).next().unwrap_or_default(),
+        })
+}
+
+/// What `isspace` says in the locale of C, where the vertical tab is one, too.
+pub(crate) const fn is_space(byte: u8) -> bool {
+    byte.is_ascii_whitespace() || byte == 0x0b
+}
