@@ -34,6 +34,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("diskfs-agent", &["diskfs-remote", "diskfs-vfs"]),
     // A file of a guest, whatever filesystem it is on.
     ("diskfs-rpm", &["diskfs-block"]),
+    // The variables of a machine's firmware.
+    ("diskfs-varstore", &["diskfs-block"]),
     (
         "diskfs",
         &[
@@ -50,6 +52,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-registry",
             "diskfs-remote",
             "diskfs-rpm",
+            "diskfs-varstore",
         ],
     ),
     // They serve tests and measurements only, and nothing depends on them.
@@ -81,6 +84,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-registry",
             "diskfs-remote",
             "diskfs-rpm",
+            "diskfs-varstore",
         ],
     ),
     (
@@ -145,6 +149,7 @@ const NAMES: &[&str] = &[
     "diskfs_registry",
     "diskfs_remote",
     "diskfs_rpm",
+    "diskfs_varstore",
     "diskfs_fixtures",
     "crate::stack",
     "crate::cli",

@@ -31,8 +31,8 @@
 //!
 //! # What is trusted
 //!
-//! Nothing. The volume lies within the file, the store within the volume, each variable within the store. What
-//! is read takes no more memory than the file.
+//! Nothing. The volume lies within the file, the store within the volume, each variable within the store. Memory
+//! grows with the file, and with nothing that the file says.
 //!
 //! # Errors
 //!

@@ -1,7 +1,5 @@
 //! A variable store.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fmt;
 
 use diskfs_block::{Error, Result};
@@ -13,7 +11,7 @@ use crate::variable_store_header::{VARIABLE_STORE_HEADER_BYTES, VariableStoreHea
 use crate::working_block::FaultTolerantWrite;
 use crate::{Attributes, Guid, Variable, ucs2};
 
-/// The largest flash that a virtual machine has: AAVMF's, padded.
+/// More than any flash has: AAVMF's of 64 MiB has a volume of 768 KiB.
 const MAX_VOLUME_BYTES: usize = 64 << 20;
 
 /// How full a store is.
@@ -139,36 +137,38 @@ impl VariableStore {
     /// Of each variable the record that counts: the first that was added; while there is none, the last that
     /// is about to be deleted.
     pub(crate) fn counting(&self) -> Vec<Record> {
-        let mut counting: HashMap<(&[u8], Guid), Record> = HashMap::new();
-        for record in self.records.all.iter().filter(|record| record.is_live()) {
-            let name = record.name(&self.bytes, self.area.format);
-            let Some(header) = record.header(&self.bytes, self.area.format) else {
-                continue;
-            };
-            match counting.entry((name, header.vendor)) {
-                Entry::Occupied(other) if other.get().state == state::ADDED => {}
-                Entry::Occupied(mut other) => drop(other.insert(*record)),
-                Entry::Vacant(place) => drop(place.insert(*record)),
-            }
-        }
-        counting.into_values().collect()
+        let live = self.records.all.iter().filter(|record| record.is_live());
+        let mut live: Vec<Record> = live.copied().collect();
+        // Copies of one variable stay in the order of the store.
+        live.sort_by(|a, b| self.key(a).cmp(&self.key(b)));
+        let copies = live.chunk_by(|a, b| self.key(a) == self.key(b));
+        copies.filter_map(counting_of).collect()
+    }
+
+    /// What a record's variable is known by.
+    fn key(&self, record: &Record) -> (&[u8], Option<Guid>) {
+        let header = record.header(&self.bytes, self.area.format);
+        let name = record.name(&self.bytes, self.area.format);
+        (name, header.map(|header| header.vendor))
     }
 
     /// All live records of a variable.
     pub(crate) fn live(&self, name: &str, vendor: Guid) -> Live {
         let name = ucs2::to_bytes(name);
+        let key = (&*name, Some(vendor));
         let mut live = Live::default();
-        for record in self.records.all.iter().filter(|record| record.is_live()) {
-            if record.name(&self.bytes, self.area.format) != name {
-                continue;
-            }
-            let header = record.header(&self.bytes, self.area.format);
-            if header.is_some_and(|header| header.vendor == vendor) {
-                live.add(*record);
-            }
+        let records = self.records.all.iter().filter(|record| record.is_live());
+        for record in records.filter(|record| self.key(record) == key) {
+            live.add(*record);
         }
         live
     }
+}
+
+/// Of copies of one variable the one that counts.
+fn counting_of(copies: &[Record]) -> Option<Record> {
+    let added = copies.iter().find(|copy| copy.state == state::ADDED);
+    added.or(copies.last()).copied()
 }
 
 impl fmt::Debug for VariableStore {

@@ -23,7 +23,7 @@ const VARS: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
 const WRITE_QUEUE: usize = 0x41020;
 
 /// Long after the slowest machine has said what it tries.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// Ends the machine, whatever happens.
 struct Machine(Child);

@@ -104,6 +104,18 @@ fn old_stores_are_read_and_edited() {
     );
 }
 
+/// AAVMF's flash is longer than its volume, as its block map says.
+#[test]
+fn a_volume_may_be_a_part_of_the_flash() {
+    let mut bytes = template(1);
+    bytes[56..60].copy_from_slice(&1000_u32.to_le_bytes());
+    diskfs_varstore::testing::seal(&mut bytes);
+    bytes.resize(1000 * 4096, 0);
+    let store = VariableStore::open(bytes).unwrap();
+    assert_eq!(store.fault_tolerant_write(), FaultTolerantWrite::Idle);
+    assert_eq!(store.into_bytes().len(), 1000 * 4096);
+}
+
 #[test]
 fn what_is_no_store_is_told() {
     let kind = |bytes: Vec<u8>| VariableStore::open(bytes).unwrap_err().kind();

@@ -36,6 +36,7 @@ pub mod seeds;
 mod sparse;
 mod systemd_journal;
 mod tables;
+mod varstore;
 
 use std::sync::Arc;
 
@@ -84,11 +85,13 @@ pub enum Target {
     Remote,
     /// rpm's databases of packages, with right checksums.
     Rpm,
+    /// A UEFI variable store, with a right checksum: all that it says, then edits.
+    Varstore,
 }
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Probe,
         Self::ProbeContent,
         Self::Qcow2,
@@ -108,6 +111,7 @@ impl Target {
         Self::Registry,
         Self::Remote,
         Self::Rpm,
+        Self::Varstore,
     ];
 
     /// The name, as `cargo fuzz` has it.
@@ -132,6 +136,7 @@ impl Target {
             Self::Registry => "registry",
             Self::Remote => "remote",
             Self::Rpm => "rpm",
+            Self::Varstore => "varstore",
         }
     }
 
@@ -157,6 +162,7 @@ impl Target {
             Self::Registry => registry::hive(device),
             Self::Remote => remote::session(device),
             Self::Rpm => rpm::packages(device),
+            Self::Varstore => varstore::store(device),
         }
     }
 
@@ -169,6 +175,7 @@ impl Target {
             Self::Fat => fat::survey(device),
             Self::Iso9660 => iso9660::survey(device),
             Self::Exfat => exfat::survey(device),
+            Self::Varstore => varstore::survey(device),
             Self::Probe
             | Self::ProbeContent
             | Self::Gpt
@@ -283,6 +290,11 @@ pub fn registry(data: &[u8]) {
 /// [`Target::Remote`] on an input.
 pub fn remote(data: &[u8]) {
     Target::Remote.run(&device(data));
+}
+
+/// [`Target::Varstore`] on an input.
+pub fn varstore(data: &[u8]) {
+    Target::Varstore.run(&device(data));
 }
 
 /// [`Target::Rpm`] on an input.

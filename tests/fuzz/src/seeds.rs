@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result};
 use diskfs_block::BlockRead;
 
-use crate::{Sparse, Target, guest, journal, labels, luks, registry, remote, rpm, systemd_journal};
+use crate::{
+    Sparse, Target, guest, journal, labels, luks, registry, remote, rpm, systemd_journal, varstore,
+};
 
 /// An image, the target that it is for, and where that reads it.
 #[derive(Debug, Clone)]
@@ -210,6 +212,7 @@ fn tiny() -> Vec<Seed> {
             .map(|(name, tree)| of(Target::Guest, name, tree)),
     );
     seeds.extend(registry::seeds().map(|(name, image)| of(Target::Registry, name, &image)));
+    seeds.extend(varstore::seeds().map(|(name, image)| of(Target::Varstore, name, &image)));
     let databases = rpm::seeds();
     seeds.extend(
         databases
