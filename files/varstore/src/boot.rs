@@ -2,13 +2,13 @@
 
 mod devices;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use diskfs_block::{Error, Result};
+use diskfs_block::{Error, ErrorKind, Result};
 
 pub use devices::{BootDevice, DeviceKind, Matched, Place};
 
-use crate::{Attributes, Edit, Guid, LoadOption, VariableStore};
+use crate::{Attributes, Edit, Guid, LoadOption, Variable, VariableStore};
 
 const VENDOR: Guid = Guid::EFI_GLOBAL_VARIABLE;
 
@@ -55,21 +55,35 @@ fn numbers(name: &str, data: &[u8]) -> Result<Vec<u16>> {
         .collect())
 }
 
+/// Each number where it comes first.
+fn once_each(numbers: impl Iterator<Item = u16>) -> Vec<u16> {
+    let mut seen = BTreeSet::new();
+    numbers.filter(|&number| seen.insert(number)).collect()
+}
+
+fn no_entry(number: u16) -> Error {
+    Error::invalid(format!("there is no boot entry {}", name(number)))
+}
+
 impl VariableStore {
     /// All `Boot####`, by number.
     pub fn boot_entries(&self) -> Vec<BootEntry> {
+        let entries = self.entries().into_iter();
+        entries
+            .map(|(number, variable)| BootEntry {
+                number,
+                option: LoadOption::parse(variable.data),
+            })
+            .collect()
+    }
+
+    fn entries(&self) -> BTreeMap<u16, Variable<'_>> {
         let variables = self
             .variables()
             .into_iter()
             .filter(|variable| variable.vendor == VENDOR);
-        let entries = variables.filter_map(|variable| {
-            let option = LoadOption::parse(variable.data);
-            Some((number(&variable.name)?, option))
-        });
-        let entries: BTreeMap<_, _> = entries.collect();
-        entries
-            .into_iter()
-            .map(|(number, option)| BootEntry { number, option })
+        variables
+            .filter_map(|variable| Some((number(&variable.name)?, variable)))
             .collect()
     }
 
@@ -103,10 +117,13 @@ impl VariableStore {
     /// `Invalid` for no entry, for one twice, and for one that is neither there nor in the order now; as
     /// [`set`](Self::set).
     pub fn set_boot_order(&mut self, entries: &[u16]) -> Result<Edit> {
-        let known = self.boot_order().unwrap_or_default();
-        let mut seen = std::collections::BTreeSet::new();
+        let mut known: BTreeSet<u16> = self.entries().into_keys().collect();
+        known.extend(self.boot_order().unwrap_or_default());
+        let mut seen = BTreeSet::new();
         for &number in entries {
-            self.check_entry(number, &known)?;
+            if !known.contains(&number) {
+                return Err(no_entry(number));
+            }
             if !seen.insert(number) {
                 return Err(Error::invalid(format!(
                     "{} is twice in the order",
@@ -128,7 +145,8 @@ impl VariableStore {
     pub fn set_boot_next(&mut self, entry: Option<u16>) -> Result<Edit> {
         match entry {
             Some(number) => {
-                self.check_entry(number, &[])?;
+                let entry = self.variable(&name(number), VENDOR);
+                entry.ok_or_else(|| no_entry(number))?;
                 self.set_boot_variable("BootNext", &number.to_le_bytes())
             }
             None if self.variable("BootNext", VENDOR).is_none() => Ok(Edit::default()),
@@ -155,9 +173,9 @@ impl VariableStore {
 
     fn add_entry(&mut self, option: &LoadOption, position: Position) -> Result<(u16, Edit)> {
         let number = self.free_number()?;
-        let mut order = self.boot_order()?;
         // A number that was left behind in the order would start the new entry twice.
-        order.retain(|&other| other != number);
+        let order = self.boot_order()?.into_iter();
+        let mut order = once_each(order.filter(|&other| other != number));
         match position {
             Position::First => order.insert(0, number),
             Position::Last => order.push(number),
@@ -167,28 +185,11 @@ impl VariableStore {
     }
 
     fn free_number(&self) -> Result<u16> {
-        let taken: Vec<u16> = self
-            .boot_entries()
-            .iter()
-            .map(|entry| entry.number)
-            .collect();
-        let full = || {
-            Error::new(
-                diskfs_block::ErrorKind::NoSpace,
-                "all 65,536 boot entries are there",
-            )
-        };
+        let taken = self.entries();
+        let full = || Error::new(ErrorKind::NoSpace, "all 65,536 boot entries are there");
         (0..=u16::MAX)
-            .find(|number| taken.binary_search(number).is_err())
+            .find(|number| !taken.contains_key(number))
             .ok_or_else(full)
-    }
-
-    fn check_entry(&self, number: u16, known: &[u16]) -> Result<()> {
-        let name = name(number);
-        if known.contains(&number) || self.variable(&name, VENDOR).is_some() {
-            return Ok(());
-        }
-        Err(Error::invalid(format!("there is no boot entry {name}")))
     }
 
     /// With the attributes that it has, if it is there.

@@ -23,6 +23,9 @@ const END_ENTIRE: u8 = 0xff;
 /// The type, the subtype and the length of a node.
 const NODE_HEADER_BYTES: usize = 4;
 
+/// A load option says in 16 bits how long its paths are.
+const MAX_PATH_BYTES: usize = 0xffff;
+
 /// One step of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
@@ -58,7 +61,7 @@ impl DevicePath {
     /// Reads a path.
     ///
     /// # Errors
-    /// `Corrupt` when it is cut off.
+    /// `Corrupt` when it is cut off; `Unsupported` when it is longer than 64 KiB.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         Ok(Self::read(bytes)?.0)
     }
@@ -69,6 +72,9 @@ impl DevicePath {
         let mut rest = bytes;
         loop {
             let at = bytes.len().saturating_sub(rest.len());
+            if at > MAX_PATH_BYTES {
+                return Err(Error::unsupported("a device path of more than 64 KiB"));
+            }
             let (node, after) = Node::read(rest).ok_or_else(|| {
                 Error::corrupt(format!(
                     "a device path is cut off at its byte {}",

@@ -205,6 +205,42 @@ fn a_million_headers() {
     );
 }
 
+/// Each number of an order counts once, however long it is.
+#[test]
+fn an_order_of_a_million_numbers() {
+    let mut store = VariableStore::open(template(2500)).unwrap();
+    for _ in 0..3 {
+        let disk = option("x", &[common::node(1, 1, &[0, 1])]);
+        store.add_boot_entry(&disk, Position::Last).unwrap();
+    }
+    let numbers = (0..2_000_000_u32).map(|number| (number % 60_000) as u16);
+    let order: Vec<u8> = numbers.flat_map(u16::to_le_bytes).collect();
+    store
+        .set("BootOrder", VENDOR, Attributes::DEFAULT, &order)
+        .unwrap();
+    let path = DevicePath::parse(&[1, 1, 4, 0].repeat(20_000)).unwrap_err();
+    assert_eq!(path.kind(), ErrorKind::Unsupported);
+    let began = Instant::now();
+    let device = BootDevice {
+        order: 0,
+        kind: DeviceKind::Pci,
+        place: Place::Attached(0),
+    };
+    let matched = store.boot_order_for(&[device]).unwrap();
+    assert_eq!(matched.order.len(), 60_000);
+    store.set_boot_order(&matched.order).unwrap();
+    let (number, _) = store
+        .add_boot_entry(&option("y", &[]), Position::First)
+        .unwrap();
+    assert_eq!(number, 3);
+    assert_eq!(store.boot_order().unwrap().len(), 60_000);
+    assert!(
+        began.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
 #[test]
 fn many_boot_entries_are_all_that_there_are() {
     let mut store = VariableStore::open(template(4000)).unwrap();

@@ -9,7 +9,8 @@ use std::process::Command;
 use common::{mixed, sata};
 use diskfs_fixtures::{require, skip};
 use diskfs_varstore::{
-    Attributes, BootDevice, DeviceKind, Guid, HardDrive, LoadOption, Place, Position, VariableStore,
+    Attributes, BootDevice, DeviceKind, FaultTolerantWrite, Guid, HardDrive, LoadOption, Place,
+    Position, VariableStore,
 };
 use serde_json::Value;
 
@@ -98,7 +99,9 @@ fn templates_are_read_as_virt_firmware_does() {
         .map(|name| Path::new("/usr/share/AAVMF").join(name));
     let mut read_files = 0;
     for file in ovmf.chain(aavmf).filter(|file| file.exists()) {
-        let ours = ours(&read(&file));
+        let store = read(&file);
+        assert_eq!(store.fault_tolerant_write(), FaultTolerantWrite::Idle);
+        let ours = ours(&store);
         assert_eq!(ours, theirs(&file), "{file:?}");
         let has_keys = file.to_str().unwrap().contains("VARS_4M.ms");
         assert!(!has_keys || (ours.contains_key("PK") && ours.contains_key("dbx")));

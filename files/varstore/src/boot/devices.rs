@@ -7,6 +7,7 @@
 use diskfs_block::Result;
 use diskfs_block::bytes::{le16, le32};
 
+use super::once_each;
 use crate::device_path::{Node, node_type};
 use crate::{DevicePath, LoadOption, VariableStore};
 
@@ -91,20 +92,18 @@ impl VariableStore {
         let candidates = self.candidates();
         let mut devices = devices.to_vec();
         devices.sort_by_key(|device| device.order);
-        let mut matched = Matched::default();
+        let (mut first, mut missing) = (Vec::new(), Vec::new());
         for device in devices {
             match device.find(&candidates) {
-                Some(number) if !matched.order.contains(&number) => matched.order.push(number),
-                Some(_) => {}
-                None => matched.missing.push(device),
+                Some(number) => first.push(number),
+                None => missing.push(device),
             }
         }
-        for number in self.boot_order()? {
-            if !matched.order.contains(&number) {
-                matched.order.push(number);
-            }
-        }
-        Ok(matched)
+        let order = first.into_iter().chain(self.boot_order()?);
+        Ok(Matched {
+            order: once_each(order),
+            missing,
+        })
     }
 
     /// In the order in which devices are attached.
