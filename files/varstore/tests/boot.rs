@@ -40,7 +40,7 @@ fn scsi(target: u8, lun: u8) -> Node {
 }
 
 /// What a machine of QEMU's type "pc" has, in an order that is nobody's.
-fn pc() -> VariableStore {
+fn mixed_up() -> VariableStore {
     with_entries(&[
         ("UEFI QEMU QEMU HARDDISK 2", vec![pci(6), scsi(1, 0)]),
         ("UEFI QEMU DVD-ROM QM00003 ", vec![pci(1), ata(1, 0)]),
@@ -59,7 +59,7 @@ fn pc() -> VariableStore {
 
 #[test]
 fn devices_are_found_by_their_paths() {
-    let store = pc();
+    let store = mixed_up();
     let matched = store
         .boot_order_for(&[
             attached(5, DeviceKind::Ide, 1),
@@ -84,7 +84,7 @@ fn devices_are_found_by_their_paths() {
 
 #[test]
 fn devices_are_found_by_their_addresses() {
-    let store = pc();
+    let store = mixed_up();
     let at = |device| Place::Pci {
         device,
         function: 0,
@@ -124,9 +124,32 @@ fn what_the_firmware_made_is_matched() {
     assert_eq!(matched.order, [5, 0, 1, 2, 3, 4, 6]);
 }
 
+/// Each kind, as OVMF names it.
+#[test]
+fn all_kinds_are_matched() {
+    let mut store = common::pc();
+    let devices = [
+        attached(0, DeviceKind::Pci, 1),
+        attached(1, DeviceKind::Scsi, 0),
+        attached(2, DeviceKind::Ide, 1),
+        attached(3, DeviceKind::ScsiCdrom, 0),
+        attached(4, DeviceKind::Cdrom, 0),
+        attached(5, DeviceKind::Ide, 0),
+        attached(6, DeviceKind::Pci, 0),
+        attached(7, DeviceKind::Sata, 0),
+    ];
+    let matched = store.boot_order_for(&devices).unwrap();
+    assert_eq!(matched.order, [7, 5, 4, 2, 1, 3, 6, 0, 8]);
+    assert_eq!(matched.missing, devices[7..]);
+    // The order of now has no say in it.
+    store.set_boot_order(&[8, 7, 6, 5, 4, 3, 2, 1, 0]).unwrap();
+    let again = store.boot_order_for(&devices).unwrap();
+    assert_eq!(again.order, [7, 5, 4, 2, 1, 3, 6, 8, 0]);
+}
+
 #[test]
 fn one_device_twice_counts_once() {
-    let store = pc();
+    let store = mixed_up();
     let twice = [
         attached(1, DeviceKind::Pci, 0),
         attached(0, DeviceKind::Pci, 0),

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{empty, mixed, node, path, sata, template};
+use common::{empty, mixed, node, path, pc, sata, template};
 use diskfs_block::ErrorKind;
 use diskfs_varstore::testing::Template;
 use diskfs_varstore::{
@@ -40,14 +40,27 @@ fn entries_are_what_the_firmware_says() {
         ]
     );
     assert_eq!(
-        lines(&mixed())[2..8],
+        lines(&pc())[1..8],
+        [
+            r#"Boot0001 "UEFI QEMU DVD-ROM QM00003 " from PciRoot(0x0)/Pci(0x1,0x1)/Ata(Secondary,Master,0x0)"#,
+            r#"Boot0002 "UEFI QEMU QEMU CD-ROM " from PciRoot(0x0)/Pci(0x6,0x0)/Scsi(0x0,0x1)"#,
+            r#"Boot0003 "UEFI QEMU HARDDISK QM00001 " from PciRoot(0x0)/Pci(0x1,0x1)/Ata(Primary,Master,0x0)"#,
+            r#"Boot0004 "UEFI QEMU HARDDISK QM00002 " from PciRoot(0x0)/Pci(0x1,0x1)/Ata(Primary,Slave,0x0)"#,
+            r#"Boot0005 "UEFI QEMU QEMU HARDDISK " from PciRoot(0x0)/Pci(0x6,0x0)/Scsi(0x0,0x0)"#,
+            r#"Boot0006 "UEFI Misc Device" from PciRoot(0x0)/Pci(0x8,0x0)"#,
+            r#"Boot0007 "UEFI Misc Device 2" from PciRoot(0x0)/Pci(0x9,0x0)"#,
+        ]
+    );
+    assert_eq!(
+        lines(&mixed())[2..9],
         [
             r#"Boot0002 "UEFI QEMU QEMU USB HARDDRIVE 1-0000:00:01.0-1" from PciRoot(0x0)/Pci(0x1,0x0)/USB(0x0,0x0)"#,
             r#"Boot0003 "UEFI Misc Device" from PciRoot(0x0)/Pci(0x5,0x0)"#,
             r#"Boot0004 "UEFI QEMU QEMU HARDDISK " from PciRoot(0x0)/Pci(0x6,0x0)/Scsi(0x0,0x0)"#,
             r#"Boot0005 "UEFI QEMU HARDDISK QM00001 " from PciRoot(0x0)/Pci(0x1F,0x2)/Sata(0x0,0xFFFF,0x0)"#,
             r#"Boot0006 "UEFI PXEv4 (MAC:525400123456)" from PciRoot(0x0)/Pci(0x2,0x0)/MAC(525400123456,0x1)"#,
-            r#"Boot0007 "UEFI PXEv4 (MAC:525400123456) 2" from PciRoot(0x0)/Pci(0x2,0x0)/MAC(525400123456,0x1)/IPv4(0.0.0.0,0x0,DHCP,0.0.0.0,0.0.0.0,0.0.0.0)"#,
+            r#"Boot0007 "UEFI PXEv4 (MAC:525400123456) 2" from PciRoot(0x0)/Pci(0x2,0x0)/MAC(525400123456,0x1)/IPv4(0.0.0.0,0x0,DHCP,0.0.0.0,0.0.0.0,0.0.0.0)"#
+            r#"Boot0008 "UEFI PXEv6 (MAC:525400123456)" from PciRoot(0x0)/Pci(0x2,0x0)/MAC(525400123456,0x1)/IPv6(0000:0000:0000:0000:0000:0000:0000:0000,0x0,Static,0000:0000:0000:0000:0000:0000:0000:0000,0x40,0000:0000:0000:0000:0000:0000:0000:0000)"#,
         ]
     );
 }

@@ -14,6 +14,11 @@ pub(crate) fn mixed() -> VariableStore {
     of_zstd(include_bytes!("../stores/mixed.fd.zst"))
 }
 
+/// The same of the machine "pc": two disks and a disc on IDE, the same on virtio-scsi, two on virtio-blk.
+pub(crate) fn pc() -> VariableStore {
+    of_zstd(include_bytes!("../stores/pc.fd.zst"))
+}
+
 fn of_zstd(bytes: &[u8]) -> VariableStore {
     VariableStore::open(zstd::decode_all(bytes).unwrap()).unwrap()
 }
