@@ -94,7 +94,7 @@ impl VariableStore {
     fn live_for_edit(&self, name: &str, vendor: Guid) -> Result<Live> {
         if self.fault_tolerant_write() == FaultTolerantWrite::Interrupted {
             let error = Error::unsupported("a write of the firmware's was interrupted");
-            return Err(error.hint("start the machine once: the firmware finishes it"));
+            return Err(error.hint("start the machine once: the firmware settles it"));
         }
         let live = self.live(name, vendor);
         let header = live

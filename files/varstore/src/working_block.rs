@@ -2,7 +2,7 @@
 //! `FaultTolerantWriteDxe/FaultTolerantWrite.h`.
 //!
 //! The firmware writes a whole block through a spare one: first the spare block, then the block itself. What
-//! it was at when it was ended stands in the queue, and it goes on from there when it next runs.
+//! it was at when it was ended stands in the queue, which it looks at when it next runs.
 
 use diskfs_block::bytes::index;
 use zerocopy::little_endian::{U32, U64};
@@ -60,8 +60,8 @@ pub enum FaultTolerantWrite {
     Absent,
     /// None is under way.
     Idle,
-    /// One was not finished. The firmware does that when it next runs, and until then a part of the variables
-    /// may be in the spare block only.
+    /// One was not finished: a part of the variables may be in the spare block only. The firmware settles that
+    /// when it next runs.
     Interrupted,
 }
 

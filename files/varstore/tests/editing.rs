@@ -4,9 +4,9 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{empty, sata, template};
+use common::{empty, interrupted, sata, template};
 use diskfs_block::ErrorKind;
-use diskfs_varstore::{Attributes, Edit, Guid, VariableStore};
+use diskfs_varstore::{Attributes, Edit, FaultTolerantWrite, Guid, VariableStore};
 use proptest::prelude::*;
 
 const VENDOR: Guid = Guid::EFI_GLOBAL_VARIABLE;
@@ -229,6 +229,24 @@ fn nothing_is_edited_while_the_firmware_is_at_it() {
     bytes[4096 + 32] = 0xf8;
     let mut store = VariableStore::open(bytes).unwrap();
     set(&mut store, "Lang", b"eng");
+}
+
+#[test]
+fn what_the_firmware_did_not_finish_is_told() {
+    let mut store = interrupted();
+    assert_eq!(
+        store.fault_tolerant_write(),
+        FaultTolerantWrite::Interrupted
+    );
+    let before = store.bytes().to_vec();
+    for result in [
+        store.set_boot_order(&[3, 1]),
+        store.set_boot_next(Some(1)),
+        store.delete("Small", VENDOR),
+    ] {
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::Unsupported);
+    }
+    assert_eq!(store.bytes(), before);
 }
 
 #[test]

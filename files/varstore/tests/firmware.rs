@@ -147,13 +147,40 @@ fn line(option: &LoadOption) -> String {
 /// The last of what is tried: the shell, which is built in.
 const SHELL: &str = "starting Boot";
 
+fn require_firmware() -> Option<()> {
+    require("qemu-system-x86_64")?;
+    if Path::new(CODE).exists() {
+        return Some(());
+    }
+    skip("there is no OVMF");
+    None
+}
+
+/// Which is what an edit is refused for, and what its error says is to be done.
 #[test]
-fn the_firmware_boots_in_the_order_that_is_set() {
-    if require("qemu-system-x86_64").is_none() {
+fn the_firmware_settles_what_it_began() {
+    if require_firmware().is_none() {
         return;
     }
-    if !Path::new(CODE).exists() {
-        skip("there is no OVMF");
+    let store = common::interrupted();
+    assert_eq!(
+        store.fault_tolerant_write(),
+        FaultTolerantWrite::Interrupted
+    );
+    let disks = Disks::new();
+    std::fs::write(disks.vars(), store.bytes()).unwrap();
+    disks.boot(SHELL);
+    let mut after = read(&disks.vars());
+    assert_eq!(after.fault_tolerant_write(), FaultTolerantWrite::Idle);
+    let filler = store.variable("Filler", Guid::EFI_GLOBAL_VARIABLE);
+    assert!(filler.is_some() && filler == after.variable("Filler", Guid::EFI_GLOBAL_VARIABLE));
+    let order = after.boot_order().unwrap();
+    after.set_boot_order(&order[1..]).unwrap();
+}
+
+#[test]
+fn the_firmware_boots_in_the_order_that_is_set() {
+    if require_firmware().is_none() {
         return;
     }
     let disks = Disks::new();

@@ -59,7 +59,7 @@ fn entries_are_what_the_firmware_says() {
             r#"Boot0004 "UEFI QEMU QEMU HARDDISK " from PciRoot(0x0)/Pci(0x6,0x0)/Scsi(0x0,0x0)"#,
             r#"Boot0005 "UEFI QEMU HARDDISK QM00001 " from PciRoot(0x0)/Pci(0x1F,0x2)/Sata(0x0,0xFFFF,0x0)"#,
             r#"Boot0006 "UEFI PXEv4 (MAC:525400123456)" from PciRoot(0x0)/Pci(0x2,0x0)/MAC(525400123456,0x1)"#,
-            r#"Boot0007 "UEFI PXEv4 (MAC:525400123456) 2" from PciRoot(0x0)/Pci(0x2,0x0)/MAC(525400123456,0x1)/IPv4(0.0.0.0,0x0,DHCP,0.0.0.0,0.0.0.0,0.0.0.0)"#
+            r#"Boot0007 "UEFI PXEv4 (MAC:525400123456) 2" from PciRoot(0x0)/Pci(0x2,0x0)/MAC(525400123456,0x1)/IPv4(0.0.0.0,0x0,DHCP,0.0.0.0,0.0.0.0,0.0.0.0)"#,
             r#"Boot0008 "UEFI PXEv6 (MAC:525400123456)" from PciRoot(0x0)/Pci(0x2,0x0)/MAC(525400123456,0x1)/IPv6(0000:0000:0000:0000:0000:0000:0000:0000,0x0,Static,0000:0000:0000:0000:0000:0000:0000:0000,0x40,0000:0000:0000:0000:0000:0000:0000:0000)"#,
         ]
     );
