@@ -36,6 +36,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("diskfs-rpm", &["diskfs-block"]),
     // Texts of a guest, whoever has read them.
     ("diskfs-selinux", &[]),
+    // The variables of a machine's firmware.
+    ("diskfs-varstore", &["diskfs-block"]),
     (
         "diskfs",
         &[
@@ -53,6 +55,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-remote",
             "diskfs-rpm",
             "diskfs-selinux",
+            "diskfs-varstore",
         ],
     ),
     // They serve tests and measurements only, and nothing depends on them.
@@ -85,6 +88,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-remote",
             "diskfs-rpm",
             "diskfs-selinux",
+            "diskfs-varstore",
         ],
     ),
     (
@@ -150,6 +154,7 @@ const NAMES: &[&str] = &[
     "diskfs_remote",
     "diskfs_rpm",
     "diskfs_selinux",
+    "diskfs_varstore",
     "diskfs_fixtures",
     "crate::stack",
     "crate::cli",

@@ -37,6 +37,7 @@ mod selinux;
 mod sparse;
 mod systemd_journal;
 mod tables;
+mod varstore;
 
 use std::sync::Arc;
 
@@ -85,8 +86,13 @@ pub enum Target {
     Remote,
     /// rpm's databases of packages, with right checksums.
     Rpm,
+<<<<<<< HEAD
     /// The texts of a policy of SELinux, and labels of paths by them.
     Selinux,
+=======
+    /// A UEFI variable store, with a right checksum: all that it says, then edits.
+    Varstore,
+>>>>>>> varstore
 }
 
 impl Target {
@@ -111,7 +117,11 @@ impl Target {
         Self::Registry,
         Self::Remote,
         Self::Rpm,
+<<<<<<< HEAD
         Self::Selinux,
+=======
+        Self::Varstore,
+>>>>>>> varstore
     ];
 
     /// The name, as `cargo fuzz` has it.
@@ -136,7 +146,11 @@ impl Target {
             Self::Registry => "registry",
             Self::Remote => "remote",
             Self::Rpm => "rpm",
+<<<<<<< HEAD
             Self::Selinux => "selinux",
+=======
+            Self::Varstore => "varstore",
+>>>>>>> varstore
         }
     }
 
@@ -162,7 +176,11 @@ impl Target {
             Self::Registry => registry::hive(device),
             Self::Remote => remote::session(device),
             Self::Rpm => rpm::packages(device),
+<<<<<<< HEAD
             Self::Selinux => selinux::labels(device),
+=======
+            Self::Varstore => varstore::store(device),
+>>>>>>> varstore
         }
     }
 
@@ -175,6 +193,7 @@ impl Target {
             Self::Fat => fat::survey(device),
             Self::Iso9660 => iso9660::survey(device),
             Self::Exfat => exfat::survey(device),
+            Self::Varstore => varstore::survey(device),
             Self::Probe
             | Self::ProbeContent
             | Self::Gpt
@@ -290,6 +309,11 @@ pub fn registry(data: &[u8]) {
 /// [`Target::Remote`] on an input.
 pub fn remote(data: &[u8]) {
     Target::Remote.run(&device(data));
+}
+
+/// [`Target::Varstore`] on an input.
+pub fn varstore(data: &[u8]) {
+    Target::Varstore.run(&device(data));
 }
 
 /// [`Target::Rpm`] on an input.

@@ -9,7 +9,11 @@ use anyhow::{Context, Result};
 use diskfs_block::BlockRead;
 
 use crate::{
+<<<<<<< HEAD
     Sparse, Target, guest, journal, labels, luks, registry, remote, rpm, selinux, systemd_journal,
+=======
+    Sparse, Target, guest, journal, labels, luks, registry, remote, rpm, systemd_journal, varstore,
+>>>>>>> varstore
 };
 
 /// An image, the target that it is for, and where that reads it.
@@ -212,6 +216,7 @@ fn tiny() -> Vec<Seed> {
             .map(|(name, tree)| of(Target::Guest, name, tree)),
     );
     seeds.extend(registry::seeds().map(|(name, image)| of(Target::Registry, name, &image)));
+    seeds.extend(varstore::seeds().map(|(name, image)| of(Target::Varstore, name, &image)));
     let databases = rpm::seeds();
     seeds.extend(
         databases

@@ -1,0 +1,148 @@
+//! UEFI variable stores: what is in them, and edits.
+
+use std::sync::Arc;
+
+use diskfs_block::{BlockRead, ErrorKind, read_within};
+use diskfs_varstore::testing::{Template, seal};
+use diskfs_varstore::{
+    Attributes, BootDevice, DeviceKind, DevicePath, Guid, HardDrive, LoadOption, Place, Position,
+    VariableStore,
+};
+
+use crate::Sparse;
+
+const VENDOR: Guid = Guid::EFI_GLOBAL_VARIABLE;
+
+/// Longer inputs are cut.
+const MAX_BYTES: u64 = 256 << 10;
+
+/// The block of variables of a seed, and the head of what follows it.
+const SEED_BYTES: usize = 4096 + 512;
+
+/// A store, with a right checksum: all that it says, then edits, which are there when they are done.
+pub(crate) fn store(device: &Arc<dyn BlockRead>) {
+    let len = usize::try_from(device.size_bytes().min(MAX_BYTES)).unwrap_or(0);
+    let Ok(Some(mut bytes)) = read_within(&**device, 0, len) else {
+        return;
+    };
+    seal(&mut bytes);
+    if let Ok(mut store) = VariableStore::open(bytes) {
+        read(&store);
+        edit(&mut store);
+    }
+}
+
+/// Reads what a seed has structures in.
+pub(crate) fn survey(device: &Arc<dyn BlockRead>) {
+    let _ = read_within(&**device, 0, SEED_BYTES);
+}
+
+fn read(store: &VariableStore) {
+    for variable in store.variables() {
+        let _ = DevicePath::parse(variable.data).map(|path| path.to_string());
+    }
+    for entry in store.boot_entries() {
+        let Ok(option) = entry.option else { continue };
+        let _ = option.to_bytes();
+        let _ = option.path().map(ToString::to_string);
+    }
+    let _ = (store.usage(), store.boot_next());
+}
+
+fn edit(store: &mut VariableStore) {
+    let kinds = [DeviceKind::Pci, DeviceKind::Cdrom, DeviceKind::Scsi];
+    let devices = kinds.map(|kind| BootDevice {
+        order: 0,
+        kind,
+        place: Place::Attached(0),
+    });
+    if let Ok(matched) = store.boot_order_for(&devices) {
+        let _ = store.set_boot_order(&matched.order);
+    }
+    let _ = store.set_boot_next(Some(1));
+    let _ = store.delete("Timeout", VENDOR);
+    let _ = store.add_boot_entry(&file(), Position::First);
+    for data in [&b"e"[..], &[7; 500], b"eng"] {
+        let before = store.bytes().len();
+        match store.set("Lang", VENDOR, Attributes::DEFAULT, data) {
+            Ok(_) => {
+                let again = VariableStore::open(store.bytes().to_vec()).expect("it is a store");
+                let lang = again.variable("Lang", VENDOR).expect("it was set");
+                assert_eq!(lang.data, data);
+                assert_eq!(store.bytes().len(), before);
+            }
+            Err(error) => assert_ne!(error.kind(), ErrorKind::Corrupt, "{error}"),
+        }
+    }
+}
+
+fn file() -> LoadOption {
+    let partition = HardDrive {
+        partition_number: 1,
+        start_lba: 2048,
+        size_lba: 4096,
+        guid: VENDOR,
+    };
+    LoadOption::file("debian", &partition, r"\EFI\debian\shimx64.efi")
+}
+
+fn built(is_authenticated: bool) -> Sparse {
+    let template = Template {
+        variable_blocks: 1,
+        is_authenticated,
+    };
+    let mut store = VariableStore::open(template.build()).expect("it is a store");
+    let mut set = |name: &str, data: &[u8]| {
+        let edit = store.set(name, VENDOR, Attributes::DEFAULT, data);
+        edit.expect("there is room");
+    };
+    set("Timeout", &[5, 0]);
+    set("Lang", b"fra");
+    set("Lang", b"deu");
+    let added = store.add_boot_entry(&file(), Position::Last);
+    added.expect("there is room");
+    let disk = LoadOption {
+        attributes: 1,
+        description: "UEFI Misc Device".to_owned(),
+        file_path_list: vec![path(&PCI)],
+        optional_data: vec![1, 2, 3],
+    };
+    let added = store.add_boot_entry(&disk, Position::First);
+    added.expect("there is room");
+    let bytes = store.into_bytes();
+    let mut sparse = Sparse::zeroes(bytes.len() as u64);
+    sparse.write(0, &bytes);
+    sparse
+}
+
+/// `PciRoot(0x0)/Pci(0x5,0x0)`.
+const PCI: [u8; 22] = [
+    2, 1, 12, 0, 0xd0, 0x41, 3, 10, 0, 0, 0, 0, 1, 1, 6, 0, 0, 5, 0x7f, 0xff, 4, 0,
+];
+
+fn path(bytes: &[u8]) -> DevicePath {
+    DevicePath::parse(bytes).expect("it is a path")
+}
+
+/// A store of each format.
+pub(crate) fn seeds() -> [(&'static str, Sparse); 2] {
+    [("store", built(true)), ("old store", built(false))]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else the target would not get past the headers.
+    #[test]
+    fn the_seeds_are_opened() {
+        for (name, image) in seeds() {
+            let bytes = read_within(&image, 0, 16 << 10).unwrap().unwrap();
+            let mut store = VariableStore::open(bytes).unwrap();
+            assert_eq!(store.boot_order().unwrap(), [1, 0], "{name}");
+            read(&store);
+            edit(&mut store);
+            assert_eq!(store.boot_order().unwrap(), [2, 1, 0], "{name}");
+        }
+    }
+}
