@@ -26,6 +26,7 @@ mod accounts;
 mod apply;
 mod diff;
 mod guest;
+mod labels;
 mod plan;
 mod stage;
 mod steps;
@@ -87,6 +88,7 @@ impl Deployment {
             })?;
             steps.push(guest.report(step.name()));
         }
+        steps.extend(guest.label_all()?);
         Ok(Self {
             stage: guest.stage,
             steps,

@@ -5,16 +5,12 @@ use std::cell::OnceCell;
 use diskfs_vfs::Timestamp;
 
 use super::stage::Stage;
-use super::{Secret, StepReport};
+use super::{Secret, StepReport, labels};
 use crate::guest::OsRelease;
 use crate::{Error, ErrorKind, Filesystem, Result};
 
-/// Where the units of systemd are that the administrator and the distribution have.
-const UNIT_DIRS: [&str; 3] = [
-    "/etc/systemd/system",
-    "/usr/lib/systemd/system",
-    "/lib/systemd/system",
-];
+/// Where the symlinks are that turn units of systemd on.
+const UNITS: &str = "/etc/systemd/system";
 
 /// What steps work on.
 #[derive(Debug)]
@@ -97,28 +93,23 @@ impl Guest {
         Ok(false)
     }
 
-    /// Where systemd's unit of that name is.
-    pub(super) fn unit(&self, name: &str) -> Result<Option<String>> {
-        for dir in UNIT_DIRS {
-            let path = format!("{dir}/{name}");
-            if self.stage.link_entry(&path)?.is_some() {
-                return Ok(Some(path));
-            }
-        }
-        Ok(None)
-    }
-
     /// Whether some target or other unit wants the unit when the guest starts: what `systemctl is-enabled` looks for.
     pub(super) fn is_enabled(&self, unit: &str) -> Result<bool> {
-        for name in self.stage.names(UNIT_DIRS[0])? {
+        for name in self.stage.names(UNITS)? {
             let kind = name.rsplit_once('.').map(|(_, kind)| kind);
             let is_wants = matches!(kind, Some("wants" | "requires"));
-            let link = format!("{}/{name}/{unit}", UNIT_DIRS[0]);
+            let link = format!("{UNITS}/{name}/{unit}");
             if is_wants && self.stage.link_entry(&link)?.is_some() {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Gives what is made the labels that the guest's policy has for it, where it uses `SELinux`.
+    pub(super) fn label_all(&mut self) -> Result<Option<StepReport>> {
+        let is_labelled = labels::put(self)?;
+        Ok(is_labelled.then(|| self.report("selinux-labels")))
     }
 
     /// What the last step did.

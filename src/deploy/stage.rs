@@ -326,6 +326,22 @@ impl Stage {
         })
     }
 
+    /// The paths that are made, without symlinks on the way, with what is there.
+    pub(super) fn made(&self) -> Vec<(String, Kind)> {
+        let nodes = self.nodes.iter();
+        let made = nodes.filter_map(|(path, node)| Some((path, node.as_ref()?)));
+        let made = made.filter(|(_, entry)| entry.is_new);
+        made.map(|(path, entry)| (path.clone(), entry.kind.clone()))
+            .collect()
+    }
+
+    /// Sets an extended attribute of something that [`made`](Self::made) told.
+    pub(super) fn set_xattr_of_made(&mut self, place: &str, name: &str, value: Vec<u8>) {
+        if let Some(Some(entry)) = self.nodes.get_mut(place) {
+            entry.xattrs.entry(name.to_owned()).or_insert(value);
+        }
+    }
+
     fn change(&mut self, path: &str, change: impl FnOnce(&mut Entry)) -> Result<()> {
         let place = self.place(path, Follow::All)?;
         let Some(before) = self.at(&place)? else {

@@ -10,8 +10,7 @@ use super::super::text::with_line;
 use super::units;
 use crate::{Error, Result};
 
-/// Where scripts wait, and where they go when they have been run.
-const DIR: &str = "/usr/local/lib/diskfs";
+/// Where scripts wait.
 const WAITING: &str = "/usr/local/lib/diskfs/firstboot.d";
 
 /// What runs them, in the order of their names.
@@ -112,7 +111,7 @@ impl Firstboot {
         let Some(name) = &self.name else {
             // The order is that in which they were put there, so that the same plan once more finds them.
             let digest = Sha256::digest(script);
-            let short: String = digest.iter().take(4).map(|b| format!("{b:02x}")).collect();
+            let short = hexadecimal(digest.first_chunk().copied().unwrap_or_default());
             let names = if guest.stage.is_dir(WAITING)? {
                 guest.stage.names(WAITING)?
             } else {
@@ -129,7 +128,11 @@ impl Firstboot {
     }
 }
 
-/// Has the guest run what waits in [`DIR`] when it starts.
+fn hexadecimal(bytes: [u8; 4]) -> String {
+    format!("{:08x}", u32::from_be_bytes(bytes))
+}
+
+/// Has the guest run what waits when it starts.
 fn start_runner(guest: &mut Guest) -> Result<()> {
     if guest.has_systemd()? {
         let unit = format!("/etc/systemd/system/{UNIT}");

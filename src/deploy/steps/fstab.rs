@@ -54,7 +54,7 @@ impl Fstab {
         }
         for entry in &self.add {
             entry.check(guest)?;
-            text = entry.put_into(text);
+            text = entry.put_into(&text);
             if entry.path.starts_with('/') && entry.path != "/" {
                 guest.stage.make_dirs(&entry.path, 0o755)?;
             }
@@ -90,7 +90,7 @@ impl FstabEntry {
         format!("{} {} {}", fields.join(" "), self.dump, self.pass)
     }
 
-    fn put_into(&self, text: String) -> String {
+    fn put_into(&self, text: &str) -> String {
         let new = self.line();
         let mut out = String::with_capacity(text.len());
         let mut is_done = false;

@@ -86,13 +86,10 @@ pub enum Target {
     Remote,
     /// rpm's databases of packages, with right checksums.
     Rpm,
-<<<<<<< HEAD
     /// The texts of a policy of SELinux, and labels of paths by them.
     Selinux,
-=======
     /// A UEFI variable store, with a right checksum: all that it says, then edits.
     Varstore,
->>>>>>> varstore
 }
 
 impl Target {
@@ -117,11 +114,8 @@ impl Target {
         Self::Registry,
         Self::Remote,
         Self::Rpm,
-<<<<<<< HEAD
         Self::Selinux,
-=======
         Self::Varstore,
->>>>>>> varstore
     ];
 
     /// The name, as `cargo fuzz` has it.
@@ -146,11 +140,8 @@ impl Target {
             Self::Registry => "registry",
             Self::Remote => "remote",
             Self::Rpm => "rpm",
-<<<<<<< HEAD
             Self::Selinux => "selinux",
-=======
             Self::Varstore => "varstore",
->>>>>>> varstore
         }
     }
 
@@ -176,11 +167,8 @@ impl Target {
             Self::Registry => registry::hive(device),
             Self::Remote => remote::session(device),
             Self::Rpm => rpm::packages(device),
-<<<<<<< HEAD
             Self::Selinux => selinux::labels(device),
-=======
             Self::Varstore => varstore::store(device),
->>>>>>> varstore
         }
     }
 

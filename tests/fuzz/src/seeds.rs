@@ -9,11 +9,8 @@ use anyhow::{Context, Result};
 use diskfs_block::BlockRead;
 
 use crate::{
-<<<<<<< HEAD
     Sparse, Target, guest, journal, labels, luks, registry, remote, rpm, selinux, systemd_journal,
-=======
-    Sparse, Target, guest, journal, labels, luks, registry, remote, rpm, systemd_journal, varstore,
->>>>>>> varstore
+    varstore,
 };
 
 /// An image, the target that it is for, and where that reads it.

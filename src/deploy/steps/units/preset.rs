@@ -26,10 +26,10 @@ pub(super) fn is_on(guest: &Guest, name: &str) -> Result<bool> {
                 _ => continue,
             };
             let pattern = words.next().map(|word| Pattern::new(word, Case::Sensitive));
-            if let Some(Ok(pattern)) = pattern {
-                if pattern.matches(name) {
-                    return Ok(is_on);
-                }
+            if let Some(Ok(pattern)) = pattern
+                && pattern.matches(name)
+            {
+                return Ok(is_on);
             }
         }
     }
