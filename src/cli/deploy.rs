@@ -45,7 +45,7 @@ A plan:
 )]
 pub(super) struct Deploy {
     /// The images, each a guest of its own
-    #[arg(value_name = "IMG", required_unless_present_any = ["fleet"])]
+    #[arg(value_name = "IMG", required_unless_present_any = ["fleet", "list_operations"])]
     images: Vec<OsString>,
 
     /// What is to be done: a file of YAML or JSON, - for standard input
@@ -60,6 +60,10 @@ pub(super) struct Deploy {
     #[arg(short = 'j', long, value_name = "N", requires = "fleet")]
     jobs: Option<NonZero<u8>>,
 
+    /// List what --operations can take away
+    #[arg(long, exclusive = true)]
+    list_operations: bool,
+
     #[command(flatten)]
     flags: Flags,
 
@@ -71,6 +75,9 @@ pub(super) struct Deploy {
 }
 
 pub(super) fn run(args: &Deploy, session: &mut Session) -> Result<()> {
+    if args.list_operations {
+        return report::list_operations();
+    }
     let plan = args.plan()?;
     if let Some(jobs) = &args.fleet {
         return fleet::run(args, &plan, jobs, session);

@@ -1,6 +1,7 @@
 //! The `diskfs` program as its users run it: output, exit codes, files that it writes.
 
 mod changing;
+mod deploy;
 mod diff;
 mod du;
 mod errors;

@@ -7,8 +7,12 @@ use clap::error::ErrorKind as ClapErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 use diskfs::deploy::{
-    Append, CopyIn, Delete, Hostname, Link, MakeDir, Mode, Owner, Permissions, Step, Upload, Write,
+    Append, CopyIn, Delete, Firstboot, Hostname, Link, Locale, MachineId, MakeDir, Mode, Owner,
+    Permissions, Selinux, SelinuxMode, Step, Sysprep, Timezone, Units, Upload, Write,
 };
+
+/// The one without a value.
+const RELABEL: &str = "selinux-relabel";
 
 /// An option that is a step.
 struct Flag {
@@ -124,6 +128,28 @@ const FLAGS: &[Flag] = &[
         parse: |value| Ok(Step::Delete(Delete(value.to_owned()))),
     },
     Flag {
+        name: "touch",
+        value: "FILE",
+        help: "A file, empty where it is missing",
+        parse: |value| {
+            let (path, text) = (value.to_owned(), String::new());
+            Ok(Step::Append(Append { path, text }))
+        },
+    },
+    Flag {
+        name: "truncate",
+        value: "FILE",
+        help: "A file with nothing in it",
+        parse: |value| {
+            Ok(Step::Write(Write {
+                path: value.to_owned(),
+                text: String::new(),
+                mode: None,
+                owner: None,
+            }))
+        },
+    },
+    Flag {
         name: "chmod",
         value: "MODE:FILE",
         help: "The mode of what is there, octal",
@@ -152,6 +178,96 @@ const FLAGS: &[Flag] = &[
             }))
         },
     },
+    Flag {
+        name: "timezone",
+        value: "NAME",
+        help: "The time zone: Europe/Berlin",
+        parse: |value| Ok(Step::Timezone(Timezone(value.to_owned()))),
+    },
+    Flag {
+        name: "locale",
+        value: "NAME",
+        help: "The locale: de_DE.UTF-8",
+        parse: |value| Ok(Step::Locale(Locale(value.to_owned()))),
+    },
+    Flag {
+        name: "machine-id",
+        value: "reset|ID",
+        help: "A machine ID, or none, so that the guest makes its own",
+        parse: |value| Ok(Step::MachineId(MachineId(value.to_owned()))),
+    },
+    Flag {
+        name: "firstboot",
+        value: "FILE",
+        help: "A script of this machine that the guest runs once, when it starts next",
+        parse: |value| {
+            Ok(Step::Firstboot(Firstboot {
+                name: None,
+                script: None,
+                file: Some(PathBuf::from(value)),
+            }))
+        },
+    },
+    Flag {
+        name: "firstboot-command",
+        value: "COMMAND",
+        help: "Commands that the guest runs once, when it starts next",
+        parse: |value| {
+            Ok(Step::Firstboot(Firstboot {
+                name: None,
+                script: Some(value.to_owned()),
+                file: None,
+            }))
+        },
+    },
+    Flag {
+        name: "enable",
+        value: "UNIT",
+        help: "A unit or service that the guest starts by itself",
+        parse: |value| {
+            Ok(Step::Units(Units {
+                enable: vec![value.to_owned()],
+                ..Units::default()
+            }))
+        },
+    },
+    Flag {
+        name: "disable",
+        value: "UNIT",
+        help: "A unit or service that it does not",
+        parse: |value| {
+            Ok(Step::Units(Units {
+                disable: vec![value.to_owned()],
+                ..Units::default()
+            }))
+        },
+    },
+    Flag {
+        name: "selinux",
+        value: "MODE",
+        help: "What the guest does with SELinux: enforcing, permissive, disabled",
+        parse: |value| {
+            let mode = match value {
+                "enforcing" => SelinuxMode::Enforcing,
+                "permissive" => SelinuxMode::Permissive,
+                "disabled" => SelinuxMode::Disabled,
+                _ => return Err("is none of enforcing, permissive, disabled".to_owned()),
+            };
+            Ok(Step::Selinux(Selinux {
+                mode: Some(mode),
+                relabel: false,
+            }))
+        },
+    },
+    Flag {
+        name: "operations",
+        value: "NAME,...",
+        help: "What is taken away for a template, as by virt-sysprep: defaults, all, NAME, -NAME",
+        parse: |value| {
+            let names = value.split(',').map(str::to_owned).collect();
+            Ok(Step::Sysprep(Sysprep(names)))
+        },
+    },
 ];
 
 /// The steps of the options that were given.
@@ -177,7 +293,12 @@ impl Args for Flags {
         let refused = REFUSED
             .iter()
             .map(|(name, _)| arg(name).hide(true).num_args(0..=1));
-        command.args(args).args(refused)
+        let relabel = Arg::new(RELABEL)
+            .long(RELABEL)
+            .action(ArgAction::SetTrue)
+            .help("Have the guest give all files their labels when it starts next")
+            .help_heading("Steps");
+        command.args(args).arg(relabel).args(refused)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -194,6 +315,14 @@ impl FromArgMatches for Flags {
             }
         }
         let mut steps = Vec::new();
+        if matches.get_flag(RELABEL) {
+            // Last, whatever else is done.
+            let relabel = Selinux {
+                mode: None,
+                relabel: true,
+            };
+            steps.push((usize::MAX, Step::Selinux(relabel)));
+        }
         for flag in FLAGS {
             let values = matches.get_many::<String>(flag.name);
             let places = matches.indices_of(flag.name);

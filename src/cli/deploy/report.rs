@@ -6,10 +6,10 @@ use std::io::Write;
 use serde_json::{Map, Value, json};
 
 use diskfs::Result;
-use diskfs::deploy::Deployment;
+use diskfs::deploy::{Deployment, OPERATIONS};
 
 use super::{Deploy, Deployed};
-use crate::cli::session::name_style;
+use crate::cli::session::{name_style, stdout};
 use crate::cli::show::name::NameStyle;
 
 /// A line for each step, with what it changed; before that the diff, where nothing was written.
@@ -53,4 +53,14 @@ pub(super) fn json(deployment: &Deployment) -> Map<String, Value> {
     let mut told = Map::new();
     told.insert("steps".to_owned(), json!(deployment.steps()));
     told
+}
+
+/// The operations of sysprep, a line each; those of `defaults` with a star, as virt-sysprep has it.
+pub(super) fn list_operations() -> Result<()> {
+    let mut out = stdout()?;
+    for operation in OPERATIONS {
+        let star = if operation.is_default { '*' } else { ' ' };
+        writeln!(out, "{:<26}{star} {}", operation.name, operation.what)?;
+    }
+    Ok(out.flush()?)
 }

@@ -113,9 +113,11 @@ impl Write {
 impl Append {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
         let path = absolute(guest, &self.path)?;
-        let mut contents = guest.stage.bytes(path)?.unwrap_or_default();
+        let before = guest.stage.bytes(path)?;
+        let is_there = before.is_some();
+        let mut contents = before.unwrap_or_default();
         let added = text::encode(&self.text);
-        if contents.ends_with(&added) {
+        if is_there && contents.ends_with(&added) {
             return Ok(());
         }
         if !contents.is_empty() && !contents.ends_with(b"\n") {

@@ -94,7 +94,7 @@ pub enum Target {
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Probe,
         Self::ProbeContent,
         Self::Qcow2,

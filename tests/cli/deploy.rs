@@ -1,0 +1,259 @@
+//! `diskfs deploy`: what it leaves, by e2fsck and by the tools that read it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use diskfs_fixtures::require;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{Run, diskfs_in, text_of};
+
+/// A small Debian, as far as plans need it.
+const TREE: &[(&str, &str)] = &[
+    ("/etc/hostname", "old\n"),
+    ("/etc/hosts", "127.0.0.1\tlocalhost\n127.0.1.1\told\n"),
+    ("/etc/os-release", "ID=debian\nVERSION_ID=\"12\"\n"),
+    ("/etc/fstab", "# x\nUUID=1 / ext4 defaults 0 1\n"),
+    ("/etc/passwd", "root:x:0:0:root:/root:/bin/bash\n"),
+    ("/etc/group", "root:x:0:\nstaff:x:50:\n"),
+    ("/etc/machine-id", "0123456789abcdef0123456789abcdef\n"),
+    ("/usr/share/zoneinfo/Europe/Berlin", "TZif\n"),
+    ("/usr/lib/systemd/systemd", "ELF\n"),
+    (
+        "/usr/lib/systemd/system/ssh.service",
+        "[Unit]\nDescription=SSH\n[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\nAlias=sshd.service\n",
+    ),
+    (
+        "/usr/lib/systemd/system/app@.service",
+        "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\nDefaultInstance=main\nAlso=app.timer\n",
+    ),
+    (
+        "/usr/lib/systemd/system/app.timer",
+        "[Timer]\nOnBootSec=1\n[Install]\nRequiredBy=timers.target\n",
+    ),
+    (
+        "/usr/lib/systemd/system/off.service",
+        "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n",
+    ),
+];
+
+/// A directory with a guest, `disk.img`, of which `tree` is a copy.
+struct Guest(TempDir);
+
+impl Guest {
+    fn new() -> Option<Self> {
+        require("mke2fs")?;
+        require("e2fsck")?;
+        let guest = Self(tempfile::tempdir().unwrap());
+        for (path, text) in TREE {
+            let path = guest.at("tree").join(path.trim_start_matches('/'));
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let wants = guest.at("tree/etc/systemd/system/multi-user.target.wants");
+        fs::create_dir_all(&wants).unwrap();
+        let target = "/usr/lib/systemd/system/off.service";
+        std::os::unix::fs::symlink(target, wants.join("off.service")).unwrap();
+        let made = Command::new("mke2fs")
+            .args(["-q", "-t", "ext4", "-d"])
+            .args([guest.at("tree"), guest.at("disk.img")])
+            .arg("64M")
+            .status();
+        assert!(made.unwrap().success());
+        Some(guest)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn diskfs(&self, words: &[&str]) -> Run {
+        diskfs_in(self.0.path(), words)
+    }
+
+    fn cat(&self, path: &str) -> String {
+        self.diskfs(&["cat", &format!("disk.img:{path}")]).text()
+    }
+
+    fn is_right(&self) {
+        let fsck = Command::new("e2fsck")
+            .args(["-f", "-n"])
+            .arg(self.at("disk.img"))
+            .output();
+        let fsck = fsck.unwrap();
+        assert!(fsck.status.success(), "{fsck:?}");
+    }
+}
+
+const PLAN: &str = "steps:
+- hostname: web1
+- hosts:
+  - {address: 127.0.1.1, names: [web1.example.org, web1]}
+- timezone: Europe/Berlin
+- machine-id: reset
+- fstab:
+    add: [{device: UUID=2, path: /data, type: ext4, options: nofail}]
+- write: {path: /etc/motd, text: \"Welcome\\n\", mode: 0640, owner: \"root:staff\"}
+- firstboot: {name: hello, script: echo hello}
+";
+
+#[test]
+fn a_plan_is_shown_applied_and_done() {
+    let Some(guest) = Guest::new() else { return };
+    fs::write(guest.at("plan.yaml"), PLAN).unwrap();
+    let before = fs::read(guest.at("disk.img")).unwrap();
+    let words = ["deploy", "disk.img", "--plan", "plan.yaml"];
+    let shown = guest.diskfs(&[&words[..], &["--dry-run"]].concat()).text();
+    for part in [
+        "changed /etc/hostname (contents)\n--- a/etc/hostname\n+++ b/etc/hostname\n@@ -1 +1 @@\n-old\n+web1\n",
+        "created /data (directory, 0755, 0:0)\n",
+        "created /etc/localtime (symlink to ../usr/share/zoneinfo/Europe/Berlin, 0777, 0:0)\n",
+        "created /etc/motd (file, 0640, 0:50)\n",
+    ] {
+        assert!(shown.contains(part), "{part}\n{shown}");
+    }
+    assert!(fs::read(guest.at("disk.img")).unwrap() == before);
+
+    let told = guest.diskfs(&words).text();
+    assert!(told.contains("hostname: /etc/hostname\n"), "{told}");
+    guest.is_right();
+    assert_eq!(guest.cat("/etc/hostname"), "web1\n");
+    let hosts = "127.0.0.1\tlocalhost\n127.0.1.1\tweb1.example.org web1\n";
+    assert_eq!(guest.cat("/etc/hosts"), hosts);
+    let fstab = "# x\nUUID=1 / ext4 defaults 0 1\nUUID=2 /data ext4 nofail 0 0\n";
+    assert_eq!(guest.cat("/etc/fstab"), fstab);
+    let stat = guest
+        .diskfs(&["stat", "--json", "disk.img:/etc/motd"])
+        .json();
+    let entry = &stat["entries"][0];
+    assert_eq!(
+        (&entry["mode"], &entry["gid"]),
+        (&"0640".into(), &50.into())
+    );
+
+    let again = guest.diskfs(&words).text();
+    let done = again
+        .lines()
+        .filter(|line| line.ends_with(": nothing to do"));
+    assert_eq!(done.count(), 7, "{again}");
+    let again = guest.diskfs(&[&words[..], &["--dry-run", "--json"]].concat());
+    let again = again.json();
+    assert_eq!(text_of(&again["guests"][0]["diff"]), "");
+}
+
+#[test]
+fn what_can_not_be_done_changes_nothing() {
+    let Some(guest) = Guest::new() else { return };
+    let large = guest.at("large");
+    fs::File::create(&large).unwrap().set_len(80 << 20).unwrap();
+    for (words, code, part) in [
+        (
+            &["--hostname", "new", "--chmod", "0600:/none"][..],
+            3,
+            "step 2 of the plan, permissions",
+        ),
+        (
+            &["--hostname", "new", "--upload", "large:/srv/"],
+            1,
+            "the plan needs",
+        ),
+        (
+            &["--hostname", "new", "--write", "/etc/hostname/x:y"],
+            1,
+            "no directory",
+        ),
+        (&["--run-command", "id"], 2, "--firstboot-command"),
+        (&[], 2, "nothing to do"),
+    ] {
+        let run = guest.diskfs(&[&["deploy", "disk.img"][..], words].concat());
+        let (found, stderr) = run.failure();
+        assert_eq!(found, code, "{stderr}");
+        assert!(stderr.contains(part), "{stderr}");
+        assert_eq!(guest.cat("/etc/hostname"), "old\n");
+    }
+    // What was given up is only not yet said to be in order.
+    guest.diskfs(&["touch", "disk.img:/x"]).text();
+    guest.is_right();
+}
+
+/// The symlinks below a directory, with their targets.
+fn links(dir: &Path) -> BTreeMap<String, PathBuf> {
+    let mut found = BTreeMap::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(here) = dirs.pop() {
+        for entry in fs::read_dir(here).unwrap() {
+            let path = entry.unwrap().path();
+            if let Ok(target) = fs::read_link(&path) {
+                let name = path.strip_prefix(dir).unwrap().to_str().unwrap();
+                found.insert(name.to_owned(), target);
+            } else if path.is_dir() {
+                dirs.push(path);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn units_are_as_systemctl_has_them() {
+    let Some(guest) = Guest::new().filter(|_| require("systemctl").is_some()) else {
+        return;
+    };
+    let steps = "steps: [{units: {enable: [ssh, app@.service, app@two.service], disable: [off], mask: [never.socket]}}]";
+    fs::write(guest.at("plan.yaml"), steps).unwrap();
+    let words = ["deploy", "disk.img", "--plan", "plan.yaml"];
+    guest.diskfs(&words).text();
+    let copy = ["cp", "-r", "disk.img:/etc/systemd/system", "ours"];
+    guest.diskfs(&copy).text();
+    let root = format!("--root={}", guest.at("tree").display());
+    for words in [
+        &["enable", "ssh.service", "app@.service", "app@two.service"][..],
+        &["disable", "off.service"],
+        &["mask", "never.socket"],
+    ] {
+        let run = Command::new("systemctl").arg(&root).args(words).output();
+        let run = run.unwrap();
+        assert!(run.status.success(), "{run:?}");
+    }
+    let theirs = links(&guest.at("tree/etc/systemd/system"));
+    assert_eq!(links(&guest.at("ours")), theirs);
+    assert_eq!(theirs.len(), 6, "{theirs:?}");
+}
+
+#[test]
+fn many_guests_have_a_line_each() {
+    let Some(guest) = Guest::new() else { return };
+    fs::copy(guest.at("disk.img"), guest.at("two.img")).unwrap();
+    let jobs = [
+        r#"{"image": "disk.img", "plan": {"steps": [{"hostname": "one"}]}}"#,
+        r#"{"image": "none.img"}"#,
+        r#"{"image": "two.img", "plan": {"steps": [{"hostname": "two"}]}}"#,
+    ];
+    fs::write(guest.at("jobs"), jobs.join("\n")).unwrap();
+    let words = [
+        "deploy",
+        "--fleet",
+        "jobs",
+        "-j",
+        "2",
+        "--write",
+        "/etc/motd:x",
+    ];
+    let run = guest.diskfs(&words);
+    assert_eq!(run.code(), Some(3), "{}", run.stderr());
+    let lines = String::from_utf8(run.output.stdout).unwrap();
+    let lines: Vec<Value> = lines
+        .lines()
+        .map(|it| serde_json::from_str(it).unwrap())
+        .collect();
+    let images: Vec<&str> = lines.iter().map(|line| text_of(&line["image"])).collect();
+    assert_eq!(images, ["disk.img", "none.img", "two.img"]);
+    assert_eq!(lines[0]["steps"][1]["changed"][0], "/etc/hostname");
+    assert_eq!(lines[1]["error"]["kind"], "not_found");
+    assert_eq!(guest.cat("/etc/hostname"), "one\n");
+    let two = guest.diskfs(&["cat", "two.img:/etc/hostname", "/etc/motd"]);
+    assert_eq!(two.text(), "two\nx");
+}
