@@ -9,6 +9,7 @@ mod changes;
 mod entry;
 mod expand;
 mod resolve;
+mod same;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -365,18 +366,24 @@ impl Stage {
         }
     }
 
-    /// Whether a file has these contents. Of what is large nobody asks.
+    /// Whether a file has these contents.
     fn has(&self, place: &str, entry: &Entry, contents: &Contents) -> Result<bool> {
         if Kind::File(contents.clone()) == entry.kind {
             return Ok(true);
         }
-        let (Contents::Bytes(new), Kind::File(Contents::AsBefore)) = (contents, &entry.kind) else {
-            return Ok(false);
-        };
-        if entry.size_bytes != new.len() as u64 {
+        if entry.kind != Kind::File(Contents::AsBefore) {
             return Ok(false);
         }
-        Ok(self.guest.read_at_most(place, entry.size_bytes)? == **new)
+        match contents {
+            Contents::AsBefore => Ok(true),
+            Contents::Bytes(new) if entry.size_bytes == new.len() as u64 => {
+                Ok(self.guest.read_at_most(place, entry.size_bytes)? == **new)
+            }
+            Contents::Host { path, size_bytes } if entry.size_bytes == *size_bytes => {
+                same::as_on_host(self.guest.open(place)?, path)
+            }
+            _ => Ok(false),
+        }
     }
 
     fn put(&mut self, place: String, entry: Option<Entry>) {

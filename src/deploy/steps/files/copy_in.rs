@@ -13,8 +13,8 @@ use crate::{Error, ErrorKind, Result};
 /// How deep a tree may be: what is deeper is a mistake, as a mount on itself is.
 const MAX_DEPTH: usize = 128;
 
-/// A file up to here is compared with what is there, so that nothing is written where it is the same.
-const COMPARED_BYTES: u64 = 1 << 20;
+/// A file up to here is taken into memory, so that the diff shows its text.
+const SHOWN_BYTES: u64 = 1 << 20;
 
 /// A file, directory or symlink of this machine, with all below it, into a directory of the guest, as `virt-copy-in` does.
 /// Owners are root's unless they are given; modes are those of the originals.
@@ -78,10 +78,10 @@ impl CopyIn {
     }
 }
 
-/// Puts a file there; a small one's bytes, so that it is seen when they are there already.
+/// Puts a file there; of a small one its bytes.
 pub(super) fn put_file(guest: &mut Guest, path: &str, contents: Contents) -> Result<()> {
     let contents = match contents {
-        Contents::Host { path, size_bytes } if size_bytes <= COMPARED_BYTES => {
+        Contents::Host { path, size_bytes } if size_bytes <= SHOWN_BYTES => {
             let bytes = fs::read(&path).map_err(|e| Error::from(e).in_file(&path))?;
             Contents::from(bytes)
         }
