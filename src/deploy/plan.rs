@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::guest::Guest;
 use super::steps::{
-    Append, CloudInit, CopyIn, Delete, Firstboot, Fstab, Hostname, Hosts, Link, Locale, MachineId,
-    MakeDir, Modules, Permissions, RandomSeed, Resolver, Selinux, Sysctl, Sysprep, Timezone, Units,
-    Upload, Write,
+    Append, Certificate, CloudInit, CopyIn, CronStep, Delete, Firstboot, Fstab, Hostname, Hosts,
+    KernelArguments, Link, Locale, MachineId, MakeDir, Modules, Permissions, RandomSeed, Resolver,
+    Selinux, Sysctl, Sysprep, Timezone, Units, Upload, Write,
 };
 use crate::{Error, ErrorKind, Result};
 
@@ -76,6 +76,12 @@ steps! {
     "fstab" Fstab(Fstab),
     /// Settings of its kernel.
     "sysctl" Sysctl(Sysctl),
+    /// What its kernel is started with.
+    "kernel-arguments" KernelArguments(KernelArguments),
+    /// An authority that it trusts.
+    "certificate" Certificate(Certificate),
+    /// What it runs at set times.
+    "cron" Cron(CronStep),
     /// Modules of its kernel.
     "modules" Modules(Modules),
     /// What it starts by itself.

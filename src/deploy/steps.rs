@@ -1,7 +1,9 @@
 //! The steps of plans, one question a file.
 
+mod certificate;
 mod clock;
 mod cloud_init;
+mod cron;
 mod files;
 mod firstboot;
 mod fstab;
@@ -9,13 +11,16 @@ mod hostname;
 mod hosts;
 mod identity;
 mod kernel;
+mod kernel_arguments;
 mod resolver;
 mod selinux;
 mod sysprep;
 mod units;
 
+pub use certificate::Certificate;
 pub use clock::{Locale, Timezone};
 pub use cloud_init::{CloudInit, Seed};
+pub use cron::CronStep;
 pub use files::{Append, CopyIn, Delete, Link, MakeDir, Mode, Owner, Permissions, Upload, Write};
 pub use firstboot::Firstboot;
 pub use fstab::{Fstab, FstabEntry};
@@ -23,6 +28,7 @@ pub use hostname::Hostname;
 pub use hosts::{Host, Hosts};
 pub use identity::{MachineId, RandomSeed};
 pub use kernel::{Modules, Sysctl};
+pub use kernel_arguments::KernelArguments;
 pub use resolver::Resolver;
 pub use selinux::{Selinux, SelinuxMode};
 pub use sysprep::{OPERATIONS, Operation, Sysprep};

@@ -18,7 +18,10 @@ const RUNNER: &str = "/usr/local/lib/diskfs/firstboot";
 const RUNNER_TEXT: &str = "#!/bin/sh
 # Written by diskfs deploy: runs each script once, in the order of their names.
 dir=/usr/local/lib/diskfs
-mkdir -p \"$dir/firstboot.done\"
+log=/var/log/diskfs-firstboot.log
+mkdir -p \"$dir/firstboot.done\" /var/log
+# What can't be logged is run all the same.
+: 2>/dev/null >>$log || log=/dev/null
 for script in \"$dir\"/firstboot.d/*; do
     [ -f \"$script\" ] || continue
     name=${script##*/}
@@ -27,7 +30,7 @@ for script in \"$dir\"/firstboot.d/*; do
     echo \"=== $name ===\"
     \"$dir/firstboot.done/$name\"
     echo \"=== $name: $? ===\"
-done >>/var/log/diskfs-firstboot.log 2>&1
+done >>$log 2>&1
 ";
 
 const UNIT: &str = "diskfs-firstboot.service";
