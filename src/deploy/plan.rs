@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::guest::Guest;
-use super::steps::{Append, CopyIn, Delete, Hostname, Link, MakeDir, Permissions, Upload, Write};
+use super::steps::{
+    Append, CopyIn, Delete, Hostname, Link, MakeDir, Network, Permissions, Upload, Write,
+};
 use crate::{Error, ErrorKind, Result};
 
 /// Steps, in their order. In YAML or JSON: `{"steps": [{"hostname": "web1"}]}`.
@@ -56,6 +58,8 @@ macro_rules! steps {
 steps! {
     /// The guest's name.
     "hostname" Hostname(Hostname),
+    /// Addresses and routes of its interfaces.
+    "network" Network(Network),
     /// A file with a text.
     "write" Write(Write),
     /// A text behind what a file has.
