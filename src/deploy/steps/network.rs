@@ -100,4 +100,7 @@ fn render(guest: &mut Guest, stack: Stack, setup: &Setup, files: &mut Files) -> 
 mod cases;
 
 #[cfg(test)]
+mod judges;
+
+#[cfg(test)]
 mod tests;

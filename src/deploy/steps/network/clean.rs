@@ -13,21 +13,26 @@ use crate::shell::{assigned, settings};
 type IsOld = fn(&str, &str) -> bool;
 
 /// Where the stacks have their files, and which of those are old.
-const PLACES: [(&str, IsOld); 7] = [
+const PLACES: [(&str, IsOld); 6] = [
     ("/etc/netplan", is_of_netplan),
     ("/etc/NetworkManager/system-connections", is_connection),
     ("/etc/systemd/network", is_of_networkd),
     (ifcfg::DIR, is_ifcfg),
     (wicked::DIR, is_of_wicked),
     ("/etc/network/interfaces.d", is_of_interfaces),
-    ("/etc/cloud/cloud.cfg.d", is_of_cloud_init),
 ];
+
+/// Where cloud-init has its settings: others' are of no concern to who does not use it.
+const CLOUD_INIT: &str = "/etc/cloud/cloud.cfg.d";
 
 /// Removes what is old.
 pub(super) fn apply(guest: &mut Guest, stack: Stack, files: &Files) -> Result<()> {
     for (dir, is_old) in PLACES {
         files.clean(guest, dir, |name, text| is_own(text) || is_old(name, text))?;
     }
+    files.clean(guest, CLOUD_INIT, |name, text| {
+        is_own(text) || stack == Stack::CloudInit && is_of_cloud_init(name, text)
+    })?;
     if stack == Stack::Netctl {
         files.clean(guest, netctl::DIR, |_, _| true)?;
     }
@@ -46,6 +51,7 @@ pub(super) fn own(guest: &mut Guest, files: &Files) -> Result<()> {
     for (dir, _) in PLACES {
         files.clean(guest, dir, |_, text| is_own(text))?;
     }
+    files.clean(guest, CLOUD_INIT, |_, text| is_own(text))?;
     files.clean(guest, netctl::DIR, |_, text| is_own(text))
 }
 
@@ -109,7 +115,16 @@ fn is_of_interfaces(_: &str, text: &str) -> bool {
     })
 }
 
-/// What a deployment or an image's maker told cloud-init of the network stays, unless it is a deployment's own.
-fn is_of_cloud_init(_: &str, _: &str) -> bool {
-    false
+/// Whether all that a file tells cloud-init is of the network.
+fn is_of_cloud_init(name: &str, text: &str) -> bool {
+    let mut keys = settings_at_margin(text);
+    let is_network = keys.next().is_some_and(|it| it.starts_with("network:"));
+    has_extension(name, "cfg") && is_network && keys.next().is_none()
+}
+
+/// The lines of a document that begin with no blank.
+fn settings_at_margin(text: &str) -> impl Iterator<Item = &str> {
+    let is_key =
+        |line: &&str| !line.starts_with([' ', '\t', '#', '-', '}', ']']) && !line.is_empty();
+    text.lines().filter(is_key)
 }

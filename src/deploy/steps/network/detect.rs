@@ -36,9 +36,12 @@ pub(super) fn has_cloud_init(guest: &Guest) -> Result<bool> {
     Ok(guest.stage.is_dir("/etc/cloud")? && exists_one_of(guest, &places)?)
 }
 
+/// A way to tell; `None` where it says nothing.
+type Way = fn(&Guest) -> Result<Option<Stack>>;
+
 /// What sets the network up.
 pub(super) fn stack(guest: &Guest) -> Result<Stack> {
-    let ways: [fn(&Guest) -> Result<Option<Stack>>; 4] = [of_its_own, enabled, of_init, only_there];
+    let ways: [Way; 4] = [of_its_own, enabled, of_init, only_there];
     for way in ways {
         if let Some(stack) = way(guest)? {
             return Ok(stack);

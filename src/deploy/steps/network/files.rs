@@ -38,12 +38,10 @@ impl Files {
     /// Writes all of them.
     pub(super) fn write(self, guest: &mut Guest) -> Result<()> {
         for (path, (text, permissions)) in self.0 {
-            match permissions {
-                Some(permissions) => guest.stage.write_with(&path, &text, permissions)?,
-                None => {
-                    guest.stage.make_dirs(above(&path), 0o755)?;
-                    guest.stage.write_text(&path, &text)?;
-                }
+            guest.stage.make_dirs(above(&path), 0o755)?;
+            guest.stage.write_text(&path, &text)?;
+            if let Some(permissions) = permissions {
+                guest.stage.set_permissions(&path, permissions)?;
             }
         }
         Ok(())

@@ -145,44 +145,59 @@ fn has_word(line: &str, word: &str) -> bool {
 fn stanzas(link: &Link, flavour: Flavour) -> String {
     let name = &link.name;
     let ip = &link.ip;
-    let mut lines = Vec::new();
-    if !ip.standby {
-        lines.push(format!("auto {name}"));
-    }
-    let mut own = hardware(link);
-    own.extend(routes(ip, name));
-    let (dns, search) = (joined(&ip.nameservers, " "), joined(&ip.search, " "));
-    if !dns.is_empty() {
-        own.push(format!("dns-nameservers {dns}"));
-    }
-    if !search.is_empty() {
-        own.push(format!("dns-search {search}"));
-    }
     let mut parts = v4(ip, name, flavour);
+    let with_v4 = parts.len();
     parts.extend(v6(ip, name, flavour));
     if parts.is_empty() {
         parts.push(Part::new("inet manual"));
     }
     if let Some(first) = parts.first_mut() {
-        let is_known = first.family == "inet static" || first.family == "inet manual";
-        match ip.mtu {
-            // DHCP's method has no word for it.
-            Some(mtu) if !is_known => {
-                own.insert(0, format!("pre-up ip link set dev {name} mtu {mtu}"));
-            }
-            Some(mtu) => own.insert(0, format!("mtu {mtu}")),
-            None => {}
+        add_settings(first, link, flavour);
+    }
+    // Behind the addresses that their gateways are reached from.
+    for (route, command) in routes(ip, name) {
+        let is_of_v4 = route.to.address.is_ipv4() && with_v4 > 0;
+        let at = if is_of_v4 { with_v4 } else { parts.len() };
+        if let Some(part) = parts.get_mut(at.saturating_sub(1)) {
+            part.options.push(command);
         }
-        if first.family == "inet manual" && flavour == Flavour::Alpine {
-            own.insert(0, format!("up ip link set dev {name} up"));
-        }
-        first.options.append(&mut own);
+    }
+    let mut lines = Vec::new();
+    if !ip.standby {
+        lines.push(format!("auto {name}"));
     }
     for part in parts {
         lines.push(format!("iface {name} {}", part.family));
         lines.extend(part.options.iter().map(|option| format!("\t{option}")));
     }
     of_lines(lines)
+}
+
+/// What is said once of an interface, whatever addresses it has.
+fn add_settings(first: &mut Part, link: &Link, flavour: Flavour) {
+    let name = &link.name;
+    let ip = &link.ip;
+    if first.family == "inet manual" && flavour == Flavour::Alpine {
+        first.options.push(format!("up ip link set dev {name} up"));
+    }
+    let knows_mtu = matches!(first.family, "inet static" | "inet manual");
+    match ip.mtu {
+        Some(mtu) if knows_mtu => first.options.push(format!("mtu {mtu}")),
+        // DHCP's method has no word for it.
+        Some(mtu) => {
+            let command = format!("pre-up ip link set dev {name} mtu {mtu}");
+            first.options.push(command);
+        }
+        None => {}
+    }
+    first.options.extend(hardware(link));
+    let words = [
+        ("dns-nameservers", joined(&ip.nameservers, " ")),
+        ("dns-search", joined(&ip.search, " ")),
+    ];
+    let said = words.iter().filter(|(_, value)| !value.is_empty());
+    let said = said.map(|(word, value)| format!("{word} {value}"));
+    first.options.extend(said);
 }
 
 /// A stanza.
@@ -277,13 +292,19 @@ fn add_gateway(parts: &mut [Part], ip: &Addressing, name: &str, gateway: std::ne
     }
 }
 
-fn routes(ip: &Addressing, name: &str) -> Vec<String> {
-    let of_gateway = |route: &Route| {
+/// All routes but those to gateways that are told before, each with its command.
+fn routes(ip: &Addressing, name: &str) -> Vec<(Route, String)> {
+    let is_told = |route: &Route| {
         ip.gateway_on_link && ip.gateways().any(|it| route.to == Prefix::of_host(it))
     };
-    let all = ip.routes_with_links();
-    let others = all.iter().filter(|it| !of_gateway(it));
-    others.map(|route| up(route, name)).collect()
+    let all = ip.routes_with_links().into_iter();
+    let others = all.filter(|route| !is_told(route));
+    others
+        .map(|route| {
+            let command = up(&route, name);
+            (route, command)
+        })
+        .collect()
 }
 
 /// A route that is there already is no failure.

@@ -16,6 +16,15 @@ const LINKS: &str = "/etc/systemd/network";
 const RULES: &str = "/etc/udev/rules.d";
 const PERSISTENT: &str = "/etc/udev/rules.d/70-persistent-net.rules";
 
+/// Where udev is, of any time.
+const UDEV: [&str; 5] = [
+    "/sbin/udevd",
+    "/usr/sbin/udevd",
+    "/sbin/udevadm",
+    "/usr/bin/udevadm",
+    RULES,
+];
+
 /// Whether a stack finds interfaces by their names alone.
 fn needs_names(stack: Stack) -> bool {
     use Stack::{Ifcfg, Ifupdown, Netctl, Netifrc, OpenRc, Wicked};
@@ -47,6 +56,10 @@ pub(super) fn render(
         return Ok(());
     }
     let has_systemd = guest.has_systemd()?;
+    if !has_systemd && !renamed.is_empty() && !exists_one_of(guest, &UDEV)? {
+        note_unmatched(guest, &renamed, stack);
+        return Ok(());
+    }
     let mut rules = Vec::new();
     for (link, mac) in &renamed {
         if has_systemd && !link.is_infiniband() {
@@ -54,11 +67,8 @@ pub(super) fn render(
                 "[Match]\nMACAddress={mac}\nType=ether\n\n[Link]\nName={}\n",
                 link.name
             );
-            files.add(
-                format!("{LINKS}/10-diskfs-{}.link", link.name),
-                &text,
-                0o644,
-            );
+            let path = format!("{LINKS}/10-diskfs-{}.link", link.name);
+            files.add(path, &text, 0o644);
         } else {
             rules.push(rule(link, mac));
         }
@@ -67,16 +77,6 @@ pub(super) fn render(
         files.add(PERSISTENT, &of_lines(rules), 0o644);
     }
     note_kernel_names(guest, &renamed);
-    let udev = [
-        "/sbin/udevd",
-        "/usr/sbin/udevd",
-        "/sbin/udevadm",
-        "/usr/bin/udevadm",
-        RULES,
-    ];
-    if !has_systemd && !renamed.is_empty() && !exists_one_of(guest, &udev)? {
-        note_unmatched(guest, &renamed, stack);
-    }
     Ok(())
 }
 

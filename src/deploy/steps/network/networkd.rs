@@ -1,6 +1,7 @@
 //! systemd-networkd (systemd.network(5), systemd.netdev(5)).
 
 use super::super::super::guest::Guest;
+use super::super::super::text::of_lines;
 use super::files::Files;
 use super::links::{Kind, Link, Setup, joined, nameservers, vlans_on};
 use super::resolver;
@@ -40,105 +41,84 @@ pub(super) fn render(guest: &mut Guest, setup: &Setup, files: &mut Files) -> Res
 
 /// `[NetDev]`, for what the machine doesn't have.
 fn device(link: &Link) -> Option<String> {
-    let kind = match link.kind {
-        Kind::Physical { .. } => return None,
-        Kind::Bond { .. } => "bond",
-        Kind::Vlan { .. } => "vlan",
-    };
-    let mut text = format!("[NetDev]\nName={}\nKind={kind}\n", link.name);
+    let name = &link.name;
     match &link.kind {
-        Kind::Physical { .. } => {}
+        Kind::Physical { .. } => None,
         Kind::Bond {
             mode, miimon_ms, ..
-        } => {
-            let mode = mode.name();
-            text += &format!("\n[Bond]\nMode={mode}\nMIIMonitorSec={miimon_ms}ms\n");
-        }
-        Kind::Vlan { id, .. } => text += &format!("\n[VLAN]\nId={id}\n"),
+        } => Some(format!(
+            "[NetDev]\nName={name}\nKind=bond\n\n[Bond]\nMode={}\nMIIMonitorSec={miimon_ms}ms\n",
+            mode.name()
+        )),
+        Kind::Vlan { id, .. } => Some(format!(
+            "[NetDev]\nName={name}\nKind=vlan\n\n[VLAN]\nId={id}\n"
+        )),
     }
-    Some(text)
 }
 
 fn network(link: &Link, links: &[Link]) -> String {
-    let mut text = matching(link);
     let ip = &link.ip;
+    let mut lines = matching(link);
     if ip.mtu.is_some() || ip.standby {
-        text += "\n[Link]\n";
+        lines.extend([String::new(), "[Link]".to_owned()]);
     }
-    if let Some(mtu) = ip.mtu {
-        text += &format!("MTUBytes={mtu}\n");
-    }
+    lines.extend(ip.mtu.map(|mtu| format!("MTUBytes={mtu}")));
     if ip.standby {
-        text += "RequiredForOnline=no\nActivationPolicy=manual\n";
+        let words = ["RequiredForOnline=no", "ActivationPolicy=manual"];
+        lines.extend(words.map(str::to_owned));
     }
-    text += "\n[Network]\n";
-    if let Some(bond) = &link.bond {
-        text += &format!("Bond={bond}\n");
-    } else {
-        text += &addressing(ip);
+    lines.extend([String::new(), "[Network]".to_owned()]);
+    match &link.bond {
+        Some(bond) => lines.push(format!("Bond={bond}")),
+        None => lines.extend(addressing(ip)),
     }
-    for vlan in vlans_on(links, &link.name) {
-        text += &format!("VLAN={}\n", vlan.name);
-    }
-    text.extend(ip.all_routes().iter().map(route));
-    text
+    lines.extend(vlans_on(links, &link.name).map(|vlan| format!("VLAN={}", vlan.name)));
+    lines.extend(ip.all_routes().iter().flat_map(route));
+    of_lines(lines)
 }
 
-fn matching(link: &Link) -> String {
-    match &link.kind {
+fn matching(link: &Link) -> Vec<String> {
+    let matched = match &link.kind {
         // Its VLANs and bonds have the same address, but they are of another type.
         Kind::Physical { mac, is_infiniband } if !is_infiniband => {
-            format!("[Match]\nMACAddress={mac}\nType=ether\n")
+            vec![format!("MACAddress={mac}"), "Type=ether".to_owned()]
         }
-        _ => format!("[Match]\nName={}\n", link.name),
-    }
+        _ => vec![format!("Name={}", link.name)],
+    };
+    [vec!["[Match]".to_owned()], matched].concat()
 }
 
-fn addressing(ip: &Addressing) -> String {
+fn addressing(ip: &Addressing) -> Vec<String> {
     let dhcp = match (ip.dhcp4, ip.dhcp6) {
         (true, true) => "yes",
         (true, false) => "ipv4",
         (false, true) => "ipv6",
         (false, false) => "no",
     };
-    let mut text = format!("DHCP={dhcp}\n");
-    if let Some(accept_ra) = ip.accept_ra {
-        text += if accept_ra {
-            "IPv6AcceptRA=yes\n"
-        } else {
-            "IPv6AcceptRA=no\n"
-        };
-    }
-    for own in &ip.addresses {
-        text += &format!("Address={own}\n");
-    }
-    for server in &ip.nameservers {
-        text += &format!("DNS={server}\n");
-    }
+    let mut lines = vec![format!("DHCP={dhcp}")];
+    let accept_ra = ip.accept_ra.map(|it| if it { "yes" } else { "no" });
+    lines.extend(accept_ra.map(|it| format!("IPv6AcceptRA={it}")));
+    lines.extend(ip.addresses.iter().map(|own| format!("Address={own}")));
+    lines.extend(ip.nameservers.iter().map(|server| format!("DNS={server}")));
     if !ip.search.is_empty() {
-        text += &format!("Domains={}\n", joined(&ip.search, " "));
+        lines.push(format!("Domains={}", joined(&ip.search, " ")));
     }
-    text
+    lines
 }
 
-fn route(route: &Route) -> String {
-    let mut text = "\n[Route]\n".to_owned();
-    if !route.to.is_default() {
-        text += &format!("Destination={}\n", route.to);
+/// One without a destination is a default one.
+fn route(route: &Route) -> Vec<String> {
+    let mut lines = vec![String::new(), "[Route]".to_owned()];
+    if !route.to.is_default() || route.via.is_none() {
+        lines.push(format!("Destination={}", route.to));
     }
-    match route.via {
-        Some(via) => text += &format!("Gateway={via}\n"),
-        None if route.to.is_default() => text += &format!("Destination={}\n", route.to),
-        None => {}
-    }
+    lines.extend(route.via.map(|via| format!("Gateway={via}")));
     if route.via.is_none() && route.to.address.is_ipv4() {
-        text += "Scope=link\n";
+        lines.push("Scope=link".to_owned());
     }
     if route.on_link && route.via.is_some() {
-        text += "GatewayOnLink=yes\n";
+        lines.push("GatewayOnLink=yes".to_owned());
     }
-    if let Some(metric) = route.metric {
-        text += &format!("Metric={metric}\n");
-    }
-    text
+    lines.extend(route.metric.map(|metric| format!("Metric={metric}")));
+    lines
 }

@@ -37,7 +37,12 @@ pub(super) fn render(guest: &mut Guest, setup: &Setup, files: &mut Files) -> Res
     for link in &setup.links {
         lines.extend(interface(link, setup).map_err(|reason| guest.invalid(reason))?);
         if matches!(link.kind, Kind::Bond { .. }) {
-            bonds.push(&link.name);
+            // Its kind is told by what it is called when it is made.
+            let made = format!("lagg{}", bonds.len());
+            if made != link.name {
+                lines.push(format!("ifconfig_{made}_name=\"{}\"", link.name));
+            }
+            bonds.push(made);
         }
         if link.ip.dhcp6 {
             guest.note(format!(
@@ -147,8 +152,17 @@ fn routes(links: &[Link]) -> Vec<String> {
             for route in link.ip.routes_with_links().iter().filter(is_of) {
                 named.push((format!("diskfs{}", named.len()), words(route, &link.name)));
             }
-            let gateway = link.ip.gateways().find(|it| it.is_ipv4() == is_v4);
-            lines.extend(gateway.map(|it| format!("{before}defaultrouter=\"{it}\"")));
+            let Some(gateway) = link.ip.gateways().find(|it| it.is_ipv4() == is_v4) else {
+                continue;
+            };
+            if link.ip.gateway_on_link {
+                // `defaultrouter` would come before the route to the gateway.
+                let family = if is_v4 { "" } else { "-inet6 " };
+                let words = format!("{family}default {gateway}");
+                named.push((format!("diskfs{}", named.len()), words));
+            } else {
+                lines.push(format!("{before}defaultrouter=\"{gateway}\""));
+            }
         }
         if !named.is_empty() {
             let names = joined(named.iter().map(|(name, _)| name), " ");

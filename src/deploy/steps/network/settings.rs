@@ -234,6 +234,7 @@ interfaces! {
 
 /// What all kinds of interfaces have; as in each of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "they are a plan's own")]
 pub(super) struct Addressing {
     pub(super) addresses: Vec<Prefix>,
     pub(super) dhcp4: bool,

@@ -73,12 +73,14 @@ impl Uci {
     }
 
     fn option(&mut self, name: &str, value: impl std::fmt::Display) {
-        self.text += &format!("\toption {name} '{value}'\n");
+        let value = value.to_string();
+        self.text.extend(["\toption ", name, " '", &value, "'\n"]);
     }
 
     fn list<T: std::fmt::Display>(&mut self, name: &str, values: impl IntoIterator<Item = T>) {
         for value in values {
-            self.text += &format!("\tlist {name} '{value}'\n");
+            let value = value.to_string();
+            self.text.extend(["\tlist ", name, " '", &value, "'\n"]);
         }
     }
 
@@ -152,7 +154,12 @@ impl Uci {
     fn begin(&mut self, link: &Link, name: &str, protocol: &str) {
         self.section("interface", name);
         if self.is_old {
-            self.option("ifname", &link.name);
+            // What a VLAN is, its name told then.
+            let device = match &link.kind {
+                Kind::Vlan { parent, id } => format!("{parent}.{id}"),
+                _ => link.name.clone(),
+            };
+            self.option("ifname", device);
             if let Some(mac) = link.mac() {
                 self.option("macaddr", mac);
             }

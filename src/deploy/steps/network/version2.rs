@@ -40,6 +40,9 @@ fn backend(guest: &Guest) -> Result<&'static str> {
     })
 }
 
+/// Whether an interface is of a sort.
+type IsOf = fn(&Kind) -> bool;
+
 fn document(links: &[Link], renderer: Option<&str>) -> String {
     let mut yaml = Yaml::default();
     yaml.open(0, "network");
@@ -47,7 +50,7 @@ fn document(links: &[Link], renderer: Option<&str>) -> String {
     if let Some(renderer) = renderer {
         yaml.line(1, "renderer", renderer);
     }
-    let sorts: [(&str, fn(&Kind) -> bool); 3] = [
+    let sorts: [(&str, IsOf); 3] = [
         ("ethernets", |kind| matches!(kind, Kind::Physical { .. })),
         ("bonds", |kind| matches!(kind, Kind::Bond { .. })),
         ("vlans", |kind| matches!(kind, Kind::Vlan { .. })),
