@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::guest::Guest;
 use super::steps::{
     Append, Certificate, CloudInit, CopyIn, CronStep, Delete, Firstboot, Fstab, Hostname, Hosts,
-    KernelArguments, Link, Locale, MachineId, MakeDir, Modules, Permissions, RandomSeed, Resolver,
-    Selinux, Sysctl, Sysprep, Timezone, Units, Upload, Write,
+    KernelArguments, Link, Locale, MachineId, MakeDir, Modules, Network, Permissions, RandomSeed,
+    Resolver, Selinux, Sysctl, Sysprep, Timezone, Units, Upload, Write,
 };
 use crate::{Error, ErrorKind, Result};
 
@@ -94,6 +94,8 @@ steps! {
     "selinux" Selinux(Selinux),
     /// What is taken away for a template.
     "sysprep" Sysprep(Sysprep),
+    /// Addresses and routes of its interfaces.
+    "network" Network(Network),
     /// A file with a text.
     "write" Write(Write),
     /// A text behind what a file has.

@@ -19,6 +19,10 @@ fn parse(text: &str) -> Vec<Interface> {
         let Some(name) = name.strip_prefix("ifconfig_") else {
             continue;
         };
+        // What another is called instead, and no interface.
+        if name.ends_with("_name") {
+            continue;
+        }
         let name = name.split_once("_alias").map_or(name, |(name, _)| name);
         let name = name.trim_end_matches("_ipv6");
         if let Some(interface) = named(&mut found, name) {

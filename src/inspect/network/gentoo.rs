@@ -14,8 +14,9 @@ pub(super) fn of(files: &Files<'_>) -> Vec<Interface> {
 }
 
 fn parse(text: &str) -> Vec<Interface> {
+    let joined = joined(text);
     let mut found: Vec<Interface> = Vec::new();
-    for (_, name, value) in assignments(text) {
+    for (_, name, value) in assignments(&joined) {
         let Some((variable, interface)) = name.split_once('_') else {
             continue;
         };
@@ -23,15 +24,34 @@ fn parse(text: &str) -> Vec<Interface> {
             "config" => take_config,
             "routes" => take_routes,
             "dns" if interface.starts_with("servers_") => |it, value| it.dns.extend(words(value)),
+            "dns" if interface.starts_with("search_") => |it, value| it.search.extend(words(value)),
             "mtu" => |it, value| it.mtu_bytes = value.parse().ok(),
             _ => continue,
         };
-        let interface = interface.trim_start_matches("servers_");
+        let interface = match variable {
+            "dns" => interface
+                .split_once('_')
+                .map_or(interface, |(_, name)| name),
+            _ => interface,
+        };
         if let Some(interface) = named(&mut found, interface) {
             take(interface, &value);
         }
     }
     found
+}
+
+/// The text with values of several lines on one: a line that opens a quote goes on until one closes it.
+fn joined(text: &str) -> String {
+    let mut joined = String::with_capacity(text.len());
+    let mut is_open = false;
+    for line in text.lines() {
+        let is_comment = !is_open && line.trim_start().starts_with('#');
+        is_open ^= !is_comment && line.bytes().filter(|byte| *byte == b'"').count() % 2 == 1;
+        joined.push_str(line);
+        joined.push(if is_open { ' ' } else { '\n' });
+    }
+    joined
 }
 
 /// `dhcp`, or addresses with their netmasks: `192.0.2.7 netmask 255.255.255.0`, `192.0.2.7/24`.
@@ -63,6 +83,12 @@ fn take_routes(interface: &mut Interface, value: &str) {
             interface.add_route(&three[0], Some(&three[2]));
         }
     }
+    // On the link: a network that nothing is said of.
+    for (at, to) in words.iter().enumerate().filter(|(_, it)| it.contains('/')) {
+        if !matches!(words.get(at + 1).map(String::as_str), Some("via" | "gw")) {
+            interface.add_route(to, None);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -72,9 +98,11 @@ mod tests {
     #[test]
     fn settings_of_interfaces() {
         let found = parse(
-            "config_eth0=\"192.0.2.7 netmask 255.255.255.0 brd 192.0.2.255\"\nroutes_eth0=\"default via 192.0.2.1\"\ndns_servers_eth0=\"192.0.2.53\"\nconfig_eth1=\"dhcp\"\n",
+            "config_eth0=\"192.0.2.7 netmask 255.255.255.0 brd 192.0.2.255\"\nroutes_eth0=\"default via 192.0.2.1\"\ndns_servers_eth0=\"192.0.2.53\"\nconfig_eth1=\"dhcp\n2001:db8::7/64\"\nroutes_eth1=\"198.51.100.0/24\ndefault via 192.0.2.9\"\n",
         );
         assert_eq!(found.len(), 2);
+        assert_eq!(found[1].addresses, ["2001:db8::7/64"]);
+        assert_eq!((found[1].routes.len(), found[1].gateways.len()), (1, 1));
         assert_eq!(found[0].addresses, ["192.0.2.7/24"]);
         assert_eq!(found[0].gateways, ["192.0.2.1"]);
         assert_eq!(found[0].dns, ["192.0.2.53"]);

@@ -152,9 +152,9 @@ fn take_routes(interface: &mut Interface, text: &str) {
         let words: Vec<&str> = line.split_whitespace().collect();
         match &words[..] {
             [to, "via", via, ..] => interface.add_route(to, Some(via)),
-            [to, via, ..] if !to.contains('=') && *via != "-" => {
-                interface.add_route(to, Some(via));
-            }
+            // On the link.
+            [to, "dev" | "-", ..] => interface.add_route(to, None),
+            [to, via, ..] if !to.contains('=') => interface.add_route(to, Some(via)),
             _ => {}
         }
     }

@@ -100,7 +100,7 @@ impl<'t> Stanza<'t> {
             "bond-slaves" | "slaves" => rest.set_members("bond", value),
             "bond-master" => rest.parent = Some(value.to_owned()),
             "bridge-ports" => rest.set_members("bridge", value),
-            "up" | "post-up" => rest.take_command(value),
+            "up" | "pre-up" | "post-up" => rest.take_command(value),
             _ => {}
         }
     }
@@ -111,9 +111,8 @@ impl<'t> Stanza<'t> {
         interface.dhcp4 = self.method == "dhcp" && !self.is_v6;
         interface.dhcp6 = self.method == "dhcp" && self.is_v6;
         let address = self.address.filter(|_| self.method == "static");
-        interface
-            .addresses
-            .extend(address.map(|address| with_prefix(address, self.netmask)));
+        let own = address.map(|address| with_prefix(address, self.netmask));
+        interface.addresses.splice(0..0, own);
         if let Some(known) = named(found, self.name) {
             known.join(interface);
         }
@@ -126,13 +125,23 @@ impl Interface {
         self.members = words(names).filter(|name| name != "none").collect();
     }
 
-    /// `ip route add TO via GATEWAY`, `route add -net TO ... gw GATEWAY`.
+    /// `ip route add TO via GATEWAY`, `route add -net TO ... gw GATEWAY`, `ip addr add ADDRESS`, `ip link set ... mtu
+    /// BYTES`.
     fn take_command(&mut self, command: &str) {
         let words: Vec<&str> = command.split_whitespace().collect();
         let behind = |word: &str| {
             let at = words.iter().position(|found| *found == word)?;
             words.get(at + 1).copied()
         };
+        match &words[..] {
+            ["ip", "addr" | "address", "add", own, ..]
+            | ["ip", _, "addr" | "address", "add", own, ..] => self.addresses.push((*own).into()),
+            ["ip", "link", "set", ..] => {
+                let mtu = behind("mtu").and_then(|it| it.parse().ok());
+                self.mtu_bytes = mtu.or(self.mtu_bytes);
+            }
+            _ => {}
+        }
         let to = match &words[..] {
             ["ip", "route", "add" | "append" | "replace", to, ..]
             | ["ip", _, "route", "add" | "append" | "replace", to, ..]

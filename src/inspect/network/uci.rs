@@ -34,6 +34,7 @@ impl Section {
             "netmask" => self.netmask = Some(value),
             "ipaddr" | "ip6addr" => self.addresses.push(value),
             "gateway" | "ip6gw" => interface.add_gateway(&value),
+            "dns_search" => interface.search.extend(words(&value)),
             "dns" => interface.dns.extend(words(&value)),
             "macaddr" => interface.mac = mac(&value),
             "mtu" => interface.mtu_bytes = value.parse().ok(),

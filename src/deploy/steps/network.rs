@@ -1,0 +1,106 @@
+//! How the guest's network is set up, whatever sets it up.
+//!
+//! A plan says which addresses the interfaces have, and this writes it for what the guest has enabled. What it writes is
+//! what [`inspect`](crate::inspect) reads.
+
+mod clean;
+mod detect;
+mod files;
+mod ifcfg;
+mod ifupdown;
+mod keyfile;
+mod links;
+mod names;
+mod netctl;
+mod netifrc;
+mod networkd;
+mod rc_conf;
+mod resolver;
+mod settings;
+mod uci;
+mod values;
+mod version2;
+mod wicked;
+
+use super::super::guest::Guest;
+use crate::Result;
+use files::Files;
+use ifupdown::Flavour;
+use links::Setup;
+
+pub use settings::{Bond, BondMode, Interface, Network, Route, Stack, Vlan};
+pub use values::{Mac, Prefix};
+
+/// Keeps cloud-init from setting the network up once more.
+const DISABLE: &str = "/etc/cloud/cloud.cfg.d/99-disable-network-config.cfg";
+
+impl Network {
+    pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
+        let stack = match self.stack {
+            Stack::Auto => detect::stack(guest)?,
+            stack => stack,
+        };
+        let links = links::of(self, unnamed(stack)).map_err(|reason| guest.invalid(reason))?;
+        let setup = Setup {
+            links,
+            is_clean: self.clean,
+        };
+        let mut files = Files::default();
+        render(guest, stack, &setup, &mut files)?;
+        names::render(guest, &setup, stack, &mut files)?;
+        if detect::has_cloud_init(guest)? && stack != Stack::CloudInit {
+            files.add(DISABLE, "network: {config: disabled}\n", 0o644);
+        }
+        names::clean(guest, self.clean, &files)?;
+        if self.clean {
+            clean::apply(guest, stack, &files)?;
+        } else {
+            clean::own(guest, &files)?;
+        }
+        files.write(guest)
+    }
+}
+
+/// What interfaces are called that the plan doesn't name.
+fn unnamed(stack: Stack) -> &'static str {
+    match stack {
+        Stack::Netplan | Stack::NetworkManager | Stack::Networkd | Stack::CloudInit => "net",
+        // As in QEMU's machines.
+        Stack::RcConf => "vtnet",
+        _ => "eth",
+    }
+}
+
+fn render(guest: &mut Guest, stack: Stack, setup: &Setup, files: &mut Files) -> Result<()> {
+    match stack {
+        // `detect` answers one of the others.
+        Stack::Auto => Err(guest.invalid("no stack was found")),
+        Stack::Ifupdown => ifupdown::render(guest, setup, Flavour::Debian, files),
+        Stack::OpenRc => ifupdown::render(guest, setup, Flavour::Alpine, files),
+        Stack::Netplan => version2::netplan(guest, setup, files),
+        Stack::CloudInit => {
+            version2::cloud_init(setup, files);
+            Ok(())
+        }
+        Stack::NetworkManager => {
+            keyfile::render(setup, files);
+            Ok(())
+        }
+        Stack::Ifcfg => ifcfg::render(guest, setup, files),
+        Stack::Wicked => wicked::render(guest, setup, files),
+        Stack::Networkd => networkd::render(guest, setup, files),
+        Stack::Uci => uci::render(guest, setup, files),
+        Stack::Netifrc => netifrc::render(guest, setup, files),
+        Stack::Netctl => netctl::render(guest, setup, files),
+        Stack::RcConf => rc_conf::render(guest, setup, files),
+    }
+}
+
+#[cfg(test)]
+mod cases;
+
+#[cfg(test)]
+mod judges;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,279 @@
+//! What plans can't say, and what is chosen.
+
+use super::super::testing::{after, apply, attributes, guest, text};
+use super::{Stack, detect};
+
+fn chosen(txtar: &str) -> Stack {
+    detect::stack(&guest(txtar)).unwrap()
+}
+
+const ETH0: &str = "mac: \"52:54:00:12:34:56\"";
+
+/// Whether a plan with these settings is refused, and why.
+fn refused(settings: &str) -> String {
+    let mut guest = guest("-- /usr/sbin/netplan --\n");
+    let step = format!("- network: {{{settings}}}");
+    let error = apply(&mut guest, &step).unwrap_err();
+    assert!(guest.stage.changes().unwrap().is_empty(), "{settings}");
+    error.to_string()
+}
+
+#[test]
+fn what_can_not_be_is_refused_with_its_reason() {
+    let second = "mac: \"52:54:00:12:34:57\"";
+    for (settings, reason) in [
+        ("interfaces: [{mac: x}]", "no hardware's address"),
+        (
+            "interfaces: [{mac: \"01:00:5e:00:00:01\"}]",
+            "no single interface",
+        ),
+        (
+            &format!("interfaces: [{{{ETH0}}}, {{{ETH0}}}]"),
+            "two interfaces with 52:54",
+        ),
+        (
+            &format!("interfaces: [{{{ETH0}, name: eth0}}, {{{second}, name: eth0}}]"),
+            "two interfaces `eth0`",
+        ),
+        (
+            &format!("interfaces: [{{{ETH0}, name: a/b}}]"),
+            "no name of an interface",
+        ),
+        (
+            &format!("interfaces: [{{{ETH0}, name: \"a b\"}}]"),
+            "no name of an interface",
+        ),
+        (
+            &format!("interfaces: [{{{ETH0}, name: abcdefghijklmnop}}]"),
+            "no name of an interface",
+        ),
+        (&format!("interfaces: [{{{ETH0}, name: lo}}]"), "loopback"),
+        (
+            &format!("interfaces: [{{{ETH0}, adresses: []}}]"),
+            "adresses",
+        ),
+        (
+            &format!("interfaces: [{{{ETH0}, addresses: [192.0.2.1]}}]"),
+            "no address with a prefix",
+        ),
+        (
+            &format!("interfaces: [{{{ETH0}, addresses: [192.0.2.1/33]}}]"),
+            "no address with a prefix",
+        ),
+        (
+            &format!("interfaces: [{{{ETH0}, addresses: [127.0.0.1/8]}}]"),
+            "no address of an interface",
+        ),
+        (
+            &format!("interfaces: [{{{ETH0}, addresses: [192.0.2.1/24, 192.0.2.1/25]}}]"),
+            "there twice",
+        ),
+        (
+            &format!("interfaces: [{{{ETH0}, addresses: [192.0.2.9/24], gateway4: 198.51.100.1}}]"),
+            "no address reaches",
+        ),
+        (
+            &format!("interfaces: [{{{ETH0}, addresses: [192.0.2.9/24], gateway4: 192.0.2.9}}]"),
+            "its own address",
+        ),
+        (
+            &format!(
+                "interfaces: [{{{ETH0}, addresses: [192.0.2.9/24], gateway6: \"2001:db8::1\"}}]"
+            ),
+            "no address reaches",
+        ),
+        (
+            &format!("interfaces: [{{{ETH0}, dhcp4: true, mtu: 67}}]"),
+            "no MTU",
+        ),
+        (
+            &format!("interfaces: [{{{ETH0}, dhcp6: true, mtu: 1000}}]"),
+            "at least 1280",
+        ),
+        (
+            &format!("interfaces: [{{{ETH0}, dhcp4: true, routes: [{{to: 192.0.2.1/24}}]}}]"),
+            "bits behind",
+        ),
+        (
+            &format!(
+                "interfaces: [{{{ETH0}, dhcp4: true, routes: [{{to: 192.0.2.0/24, via: \"::2\"}}]}}]"
+            ),
+            "of another kind",
+        ),
+        (
+            &format!("interfaces: [{{{ETH0}, routes: [{{to: 192.0.2.0/24, via: 198.51.100.1}}]}}]"),
+            "no address reaches",
+        ),
+        (
+            &format!("interfaces: [{{{ETH0}, dhcp4: true, search: [\"a b\"]}}]"),
+            "no domain",
+        ),
+        (
+            &format!("interfaces: [{{{ETH0}, infiniband: true}}]"),
+            "no address of InfiniBand",
+        ),
+        (
+            &format!("interfaces: [{{{ETH0}}}], vlans: [{{name: v1, parent: eth9, id: 1}}]"),
+            "no interface `eth9`",
+        ),
+        (
+            &format!(
+                "interfaces: [{{{ETH0}, name: eth0}}], vlans: [{{name: v1, parent: eth0, id: 4095}}]"
+            ),
+            "no number of a VLAN",
+        ),
+        (
+            &format!(
+                "interfaces: [{{{ETH0}, name: eth0}}], vlans: [{{name: v1, parent: eth0, id: 7}}, {{name: v2, parent: eth0, id: 7}}]"
+            ),
+            "VLAN 7 twice",
+        ),
+        (
+            &format!(
+                "interfaces: [{{{ETH0}, name: eth0}}], bonds: [{{name: b, members: [], mode: 802.3ad}}]"
+            ),
+            "no members",
+        ),
+        (
+            &format!(
+                "interfaces: [{{{ETH0}, name: eth0, dhcp4: true}}], bonds: [{{name: b, members: [eth0], mode: 802.3ad}}]"
+            ),
+            "no addresses and routes",
+        ),
+        (
+            &format!(
+                "interfaces: [{{{ETH0}, name: eth0}}], bonds: [{{name: b, members: [eth0], mode: fast}}]"
+            ),
+            "fast",
+        ),
+        (
+            &format!(
+                "interfaces: [{{{ETH0}, dhcp4: true, gateway4: 192.0.2.1}}, {{{second}, dhcp4: true, gateway4: 192.0.2.2}}]"
+            ),
+            "default route each",
+        ),
+        (
+            &format!("metadata-route: true, interfaces: [{{{ETH0}}}]"),
+            "metadata-route",
+        ),
+        (
+            &format!("stack: systemd, interfaces: [{{{ETH0}}}]"),
+            "systemd",
+        ),
+    ] {
+        let told = refused(settings);
+        assert!(told.contains(reason), "{settings}: {told}");
+    }
+}
+
+#[test]
+fn modes_of_bonds_have_names_and_numbers() {
+    let modes = [
+        "balance-rr",
+        "active-backup",
+        "balance-xor",
+        "broadcast",
+        "802.3ad",
+        "balance-tlb",
+        "balance-alb",
+    ];
+    for (name, number) in modes.iter().zip(0..) {
+        for word in [
+            (*name).to_owned(),
+            format!("\"{name}\""),
+            number.to_string(),
+        ] {
+            let guest = after(
+                "-- /usr/sbin/netplan --\n",
+                &format!(
+                    "- network: {{interfaces: [{{{ETH0}, name: a}}], bonds: [{{name: b, members: [a], mode: {word}}}]}}"
+                ),
+            );
+            let text = text(&guest, "/etc/netplan/60-diskfs.yaml");
+            assert!(text.contains(&format!("mode: {name}\n")), "{word}: {text}");
+        }
+    }
+}
+
+#[test]
+fn it_is_chosen_what_is_enabled() {
+    let wants = "/etc/systemd/system/multi-user.target.wants";
+    let manager = format!(
+        "-- /usr/sbin/NetworkManager --\n-- {wants}/NetworkManager.service -> /usr/lib/systemd/system/NetworkManager.service --\n"
+    );
+    let networkd = format!(
+        "-- /usr/lib/systemd/systemd-networkd --\n-- {wants}/systemd-networkd.service -> /x --\n"
+    );
+    let scripts = "-- /etc/sysconfig/network-scripts/ifup-eth --\n";
+    let empty = "-- /etc/sysconfig/network-scripts/readme-ifcfg-rh.txt --\n";
+    let el =
+        |version: &str| format!("-- /etc/os-release --\nID=\"rhel\"\nVERSION_ID=\"{version}\"\n");
+    for (tree, stack) in [
+        (format!("{manager}{empty}{}", el("9.3")), Stack::NetworkManager),
+        // The scripts are installed, but NetworkManager is what starts.
+        (format!("{manager}{scripts}{}", el("8.9")), Stack::NetworkManager),
+        (format!("{manager}{scripts}{}-- /etc/rc.d/rc3.d/S10network -> ../x --\n", el("8.9")), Stack::Ifcfg),
+        (format!("{manager}{scripts}{}", el("7.9")), Stack::Ifcfg),
+        // CentOS 6 has no os-release.
+        (scripts.to_owned(), Stack::Ifcfg),
+        (format!("{networkd}-- /sbin/ifup --\n-- /etc/network/interfaces --\n"), Stack::Networkd),
+        ("-- /usr/lib/systemd/systemd-networkd --\n-- /sbin/ifup --\n-- /etc/network/interfaces --\n".to_owned(), Stack::Ifupdown),
+        (format!("{networkd}-- /usr/sbin/netplan --\n"), Stack::Netplan),
+        ("-- /etc/config/network --\n-- /sbin/uci --\n".to_owned(), Stack::Uci),
+        ("-- /etc/SuSE-release --\n-- /etc/sysconfig/network/config --\n".to_owned(), Stack::Wicked),
+        (format!("{manager}-- /etc/os-release --\nID=opensuse-tumbleweed\n-- /etc/sysconfig/network/config --\n"), Stack::NetworkManager),
+        ("-- /etc/alpine-release --\n-- /sbin/ifup --\n-- /etc/network/interfaces --\n".to_owned(), Stack::OpenRc),
+        ("-- /etc/init.d/net.lo --\n".to_owned(), Stack::Netifrc),
+        (format!("-- {wants}/netctl@lan.service -> /x --\n"), Stack::Netctl),
+        ("-- /bin/freebsd-version --\n".to_owned(), Stack::RcConf),
+    ] {
+        assert_eq!(chosen(&tree), stack, "{tree}");
+    }
+    assert!(detect::stack(&guest("-- /etc/network/interfaces --\n")).is_err());
+}
+
+#[test]
+fn secrets_of_connections_are_roots() {
+    let step = format!(
+        "- network: {{stack: networkmanager, interfaces: [{{{ETH0}, name: eth0, dhcp4: true}}]}}"
+    );
+    // One that anybody could read gets another mode, too.
+    let path = "/etc/NetworkManager/system-connections/eth0.nmconnection";
+    let guest = after(
+        &format!("-- {path} --\nold\n-- {path}.keep --\n[connection]\ntype=wifi\n"),
+        &step,
+    );
+    assert_eq!(attributes(&guest, path), "0600 0:0");
+    assert!(!text(&guest, path).contains("old"));
+    assert_eq!(
+        guest
+            .stage
+            .names("/etc/NetworkManager/system-connections")
+            .unwrap()
+            .len(),
+        2
+    );
+}
+
+#[test]
+fn a_link_out_of_the_guest_leads_into_it() {
+    let guest = after(
+        "-- /usr/lib/systemd/systemd-networkd --\n-- /usr/lib/systemd/system/systemd-networkd.service --\n\
+         -- /etc/resolv.conf -> /run/systemd/resolve/stub-resolv.conf --\n",
+        &format!("- network: {{interfaces: [{{{ETH0}, dhcp4: true, nameservers: [192.0.2.53]}}]}}"),
+    );
+    assert!(!guest.stage.exists("/run").unwrap());
+}
+
+#[test]
+fn what_a_plan_left_behind_goes_with_the_next() {
+    let first = format!(
+        "- network: {{stack: networkd, clean: false, interfaces: [{{{ETH0}, name: old0, dhcp4: true}}]}}"
+    );
+    let tree = "-- /usr/lib/systemd/systemd-networkd --\n-- /usr/lib/systemd/system/systemd-networkd.service --\n-- /etc/systemd/network/20-mine.network --\n[Match]\nName=x\n";
+    let mut guest = after(tree, &first);
+    apply(&mut guest, &first.replace("old0", "new0")).unwrap();
+    let names = guest.stage.names("/etc/systemd/network").unwrap();
+    assert!(names.iter().any(|it| it == "20-mine.network"), "{names:?}");
+    assert!(!names.iter().any(|it| it.contains("old0")), "{names:?}");
+}
