@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::guest::Guest;
-use super::steps::{Append, CopyIn, Delete, Hostname, Link, MakeDir, Permissions, Upload, Write};
+use super::steps::{
+    Append, CopyIn, Delete, Hostname, Link, MakeDir, Password, Permissions, RootPassword,
+    SshHostKeys, SshKey, Sshd, Sudoers, Upload, User, Write,
+};
 use crate::{Error, ErrorKind, Result};
 
 /// Steps, in their order. In YAML or JSON: `{"steps": [{"hostname": "web1"}]}`.
@@ -56,6 +59,20 @@ macro_rules! steps {
 steps! {
     /// The guest's name.
     "hostname" Hostname(Hostname),
+    /// A user.
+    "user" User(User),
+    /// A user's password.
+    "password" Password(Password),
+    /// That of root.
+    "root-password" RootPassword(RootPassword),
+    /// Keys that let a user in.
+    "ssh-key" SshKey(SshKey),
+    /// The keys of the host.
+    "ssh-host-keys" SshHostKeys(SshHostKeys),
+    /// Settings of sshd.
+    "sshd" Sshd(Sshd),
+    /// A file of sudo.
+    "sudoers" Sudoers(Sudoers),
     /// A file with a text.
     "write" Write(Write),
     /// A text behind what a file has.
