@@ -95,10 +95,6 @@ fn has_text(change: &Change) -> bool {
 }
 
 fn contents(stage: &Stage, change: &Change, out: &mut Vec<u8>) -> Result<()> {
-    if is_secret(&change.path) {
-        out.extend_from_slice(b"  (its contents are not shown)\n");
-        return Ok(());
-    }
     let Some(Entry {
         kind: Kind::File(Contents::Bytes(new)),
         ..
@@ -106,6 +102,10 @@ fn contents(stage: &Stage, change: &Change, out: &mut Vec<u8>) -> Result<()> {
     else {
         return Ok(());
     };
+    if is_secret(&change.path) || has_secret(&change.path, new) {
+        out.extend_from_slice(b"  (its contents are not shown)\n");
+        return Ok(());
+    }
     let is_file = |entry: &Entry| matches!(entry.kind, Kind::File(_));
     let old = match change.before.as_ref().filter(|before| is_file(before)) {
         Some(before) if before.size_bytes > LIMIT_BYTES as u64 => None,
@@ -129,6 +129,12 @@ fn contents(stage: &Stage, change: &Change, out: &mut Vec<u8>) -> Result<()> {
 fn is_secret(path: &str) -> bool {
     let is_key = path.starts_with("/etc/ssh/ssh_host_") && path.ends_with("_key");
     is_key || SECRET.contains(&path)
+}
+
+/// Whether there is a private key in it, wherever it is, or a hash where a guest has no `/etc/shadow`.
+fn has_secret(path: &str, text: &[u8]) -> bool {
+    let has = |part: &[u8]| text.windows(part.len()).any(|window| window == part);
+    has(b" PRIVATE KEY-----") || path == "/etc/passwd" && has(b":$")
 }
 
 /// As `diff -u` shows it, without times: those of what is new are not known yet.

@@ -9,7 +9,8 @@ use super::{Secret, StepReport, labels};
 use crate::guest::OsRelease;
 use crate::{Error, ErrorKind, Filesystem, Result};
 
-/// Where the symlinks are that turn units of systemd on.
+/// Where units of systemd are; in the first are the symlinks that turn them on.
+const UNIT_DIRS: [&str; 3] = [UNITS, "/usr/lib/systemd/system", "/lib/systemd/system"];
 const UNITS: &str = "/etc/systemd/system";
 
 /// What steps work on.
@@ -91,6 +92,17 @@ impl Guest {
             }
         }
         Ok(false)
+    }
+
+    /// Where systemd's unit of that name is.
+    pub(super) fn unit(&self, name: &str) -> Result<Option<String>> {
+        for dir in UNIT_DIRS {
+            let path = format!("{dir}/{name}");
+            if self.stage.link_entry(&path)?.is_some() {
+                return Ok(Some(path));
+            }
+        }
+        Ok(None)
     }
 
     /// Whether some target or other unit wants the unit when the guest starts: what `systemctl is-enabled` looks for.

@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::guest::Guest;
 use super::steps::{
     Append, Certificate, CloudInit, CopyIn, CronStep, Delete, Firstboot, Fstab, Hostname, Hosts,
-    KernelArguments, Link, Locale, MachineId, MakeDir, Modules, Network, Permissions, RandomSeed,
-    Resolver, Selinux, Sysctl, Sysprep, Timezone, Units, Upload, Write,
+    KernelArguments, Link, Locale, MachineId, MakeDir, Modules, Network, Password, Permissions,
+    RandomSeed, Resolver, RootPassword, Selinux, SshHostKeys, SshKey, Sshd, Sudoers, Sysctl,
+    Sysprep, Timezone, Units, Upload, User, Write,
 };
 use crate::{Error, ErrorKind, Result};
 
@@ -96,6 +97,20 @@ steps! {
     "sysprep" Sysprep(Sysprep),
     /// Addresses and routes of its interfaces.
     "network" Network(Network),
+    /// A user.
+    "user" User(User),
+    /// A user's password.
+    "password" Password(Password),
+    /// That of root.
+    "root-password" RootPassword(RootPassword),
+    /// Keys that let a user in.
+    "ssh-key" SshKey(SshKey),
+    /// The keys of the host.
+    "ssh-host-keys" SshHostKeys(SshHostKeys),
+    /// Settings of sshd.
+    "sshd" Sshd(Sshd),
+    /// A file of sudo.
+    "sudoers" Sudoers(Sudoers),
     /// A file with a text.
     "write" Write(Write),
     /// A text behind what a file has.

@@ -303,7 +303,7 @@ impl Stage {
     /// # Errors
     /// `NotFound`.
     pub fn set_permissions(&mut self, path: &str, permissions: u16) -> Result<()> {
-        self.change(path, |entry| entry.permissions = permissions)
+        self.change(path, Follow::All, |entry| entry.permissions = permissions)
     }
 
     /// Sets owner and group.
@@ -311,7 +311,18 @@ impl Stage {
     /// # Errors
     /// `NotFound`.
     pub fn set_owner(&mut self, path: &str, uid: u32, gid: u32) -> Result<()> {
-        self.change(path, |entry| {
+        self.change(path, Follow::All, |entry| {
+            entry.uid = uid;
+            entry.gid = gid;
+        })
+    }
+
+    /// The same of a symlink itself.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn set_link_owner(&mut self, path: &str, uid: u32, gid: u32) -> Result<()> {
+        self.change(path, Follow::AllButLast, |entry| {
             entry.uid = uid;
             entry.gid = gid;
         })
@@ -322,7 +333,7 @@ impl Stage {
     /// # Errors
     /// `NotFound`.
     pub fn set_xattr(&mut self, path: &str, name: &str, value: &[u8]) -> Result<()> {
-        self.change(path, |entry| {
+        self.change(path, Follow::All, |entry| {
             entry.xattrs.insert(name.to_owned(), value.to_vec());
         })
     }
@@ -343,8 +354,13 @@ impl Stage {
         }
     }
 
-    fn change(&mut self, path: &str, change: impl FnOnce(&mut Entry)) -> Result<()> {
-        let place = self.place(path, Follow::All)?;
+    fn change(
+        &mut self,
+        path: &str,
+        follow: Follow,
+        change: impl FnOnce(&mut Entry),
+    ) -> Result<()> {
+        let place = self.place(path, follow)?;
         let Some(before) = self.at(&place)? else {
             return Err(self.error(vfs::ErrorKind::NotFound, "is not there", &place));
         };

@@ -13,10 +13,16 @@ mod identity;
 mod kernel;
 mod kernel_arguments;
 mod network;
+mod password;
 mod resolver;
 mod selinux;
+mod ssh_host_keys;
+mod ssh_key;
+mod sshd;
+mod sudoers;
 mod sysprep;
 mod units;
+mod user;
 
 pub use certificate::Certificate;
 pub use clock::{Locale, Timezone};
@@ -31,10 +37,16 @@ pub use identity::{MachineId, RandomSeed};
 pub use kernel::{Modules, Sysctl};
 pub use kernel_arguments::KernelArguments;
 pub use network::{Bond, BondMode, Interface, Mac, Network, Prefix, Route, Stack, Vlan};
+pub use password::{Password, RootPassword, Selector};
 pub use resolver::Resolver;
 pub use selinux::{Selinux, SelinuxMode};
+pub use ssh_host_keys::SshHostKeys;
+pub use ssh_key::SshKey;
+pub use sshd::{Sshd, Value};
+pub use sudoers::Sudoers;
 pub use sysprep::{OPERATIONS, Operation, Sysprep};
 pub use units::{UnitFile, Units};
+pub use user::{Sudo, User};
 
 #[cfg(test)]
 pub(super) mod testing;

@@ -2,6 +2,8 @@
 //!
 //! Files of old guests have names in Latin-1 in them. Whoever edits a line must give back the others as they were.
 
+use std::fmt::Write;
+
 /// Where the 128 bytes from 0x80 on stand: at the end of the last private plane, which nobody uses.
 const FIRST: u32 = 0x0010_ff00;
 
@@ -34,6 +36,16 @@ pub(super) fn encode(text: &str) -> Vec<u8> {
 
 fn is_stand_in(char: char) -> bool {
     (FIRST | 0x80..=FIRST | 0xff).contains(&u32::from(char))
+}
+
+/// `lines` as a text, each ended.
+pub(super) fn of_lines<T: std::fmt::Display>(lines: impl IntoIterator<Item = T>) -> String {
+    let mut text = String::new();
+    for line in lines {
+        // Writing to a string can't fail.
+        let _ = writeln!(text, "{line}");
+    }
+    text
 }
 
 /// The text with one more line at its end, whether or not its last line was ended.

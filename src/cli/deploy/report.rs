@@ -33,7 +33,7 @@ pub(super) fn write(
             writeln!(out, "{}: nothing to do", step.step)?;
         } else if is_shown {
             let paths = step.changed.iter().map(|path| style.show(path.as_bytes()));
-            let paths: Vec<_> = paths.map(|path| path.into_owned()).collect();
+            let paths: Vec<_> = paths.map(std::borrow::Cow::into_owned).collect();
             write!(out, "{}: ", step.step)?;
             out.write_all(&paths.join(&b", "[..]))?;
             writeln!(out)?;
