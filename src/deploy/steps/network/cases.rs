@@ -65,7 +65,7 @@ impl Case {
 pub(super) fn told(guest: &mut Guest) -> String {
     let notes = guest.report("network").notes;
     let mut head: Vec<String> = notes.iter().map(|note| format!("note: {note}\n")).collect();
-    let mut body = String::new();
+    let mut body = Vec::new();
     for Change { path, after, .. } in guest.stage.changes().unwrap() {
         let Some(after) = after else {
             head.push(format!("removed: {path}\n"));
@@ -76,14 +76,15 @@ pub(super) fn told(guest: &mut Guest) -> String {
                 if after.permissions != 0o644 {
                     head.push(format!("mode {:04o}: {path}\n", after.permissions));
                 }
-                body += &format!("-- {path} --\n{}", String::from_utf8_lossy(&bytes));
+                let text = String::from_utf8_lossy(&bytes);
+                body.push(format!("-- {path} --\n{text}"));
             }
-            Entry::Symlink(target) => body += &format!("-- {path} -> {target} --\n"),
+            Entry::Symlink(target) => body.push(format!("-- {path} -> {target} --\n")),
             Entry::Directory => head.push(format!("directory: {path}\n")),
             kind => panic!("{path}: {kind:?}"),
         }
     }
-    head.concat() + &body
+    head.concat() + &body.concat()
 }
 
 /// The guest's tree after it.
