@@ -113,12 +113,26 @@ const SOURCES_MAY_USE: &[(&str, &[&str])] = &[
     ("src/export/vhost_user", &["diskfs_block"]),
     ("src/vhost_user", &[]),
     ("src/vm/console", &[]),
+    // A guest's tree is all that it sees and changes.
+    (
+        "src/deploy",
+        &[
+            "diskfs_vfs",
+            "diskfs_selinux",
+            "crate::File",
+            "crate::Filesystem",
+            "crate::guest",
+            "crate::inspect",  // in tests, which read back what was written
+            "diskfs_fixtures", // in tests, which say so when a judge is missing
+        ],
+    ),
     // A guest's files are all that it sees.
     (
         "src/inspect",
         &[
             "diskfs_vfs",
             "diskfs_block",
+            "diskfs_journal",
             "diskfs_registry",
             "diskfs_rpm",
             "crate::Filesystem",

@@ -32,7 +32,7 @@ come first, then those of the options, in their order. All steps are worked out 
 written, and all of them are written or none. Steps say what is to be, so that the same command once
 more changes nothing. Nothing of the guest is run, whatever its architecture.",
     after_help = "Examples:
-  diskfs deploy disk.qcow2 --hostname web1 --root-password file:secret --ssh-inject root
+  diskfs deploy disk.qcow2 --hostname web1 --root-password file:secret --ssh-inject root:file:key.pub
   diskfs deploy disk.qcow2 --plan plan.yaml --dry-run
   diskfs deploy disk.qcow2 --write '/etc/motd:Welcome' --chmod 0600:/etc/motd
   diskfs deploy --fleet jobs.jsonl -j 4 > results.jsonl
@@ -41,6 +41,8 @@ A plan:
   steps:
     - hostname: web1.example.org
     - write: {path: /etc/motd, text: \"Welcome\\n\", mode: 0644}
+    - user: {name: ann, password: {random: true}, sudo: nopasswd, ssh-keys: [ssh-ed25519 AAAA...]}
+    - network: {interfaces: [{mac: 52:54:00:12:34:56, dhcp4: true}]}
     - copy-in: {from: ./app, to: /opt, owner: root:root}"
 )]
 pub(super) struct Deploy {

@@ -1,5 +1,8 @@
 //! Steps as options, in the words of virt-customize and virt-sysprep; their order is that of the command line.
 
+mod passwords;
+mod ssh_keys;
+
 use std::path::PathBuf;
 
 use clap::builder::StyledStr;
@@ -8,7 +11,8 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 use diskfs::deploy::{
     Append, CopyIn, Delete, Firstboot, Hostname, Link, Locale, MachineId, MakeDir, Mode, Owner,
-    Permissions, Selinux, SelinuxMode, Step, Sysprep, Timezone, Units, Upload, Write,
+    Permissions, RootPassword, Selector, Selinux, SelinuxMode, Step, Sysprep, Timezone, Units,
+    Upload, Write,
 };
 
 /// The one without a value.
@@ -48,6 +52,34 @@ const FLAGS: &[Flag] = &[
         value: "NAME",
         help: "The guest's name",
         parse: |value| Ok(Step::Hostname(Hostname(value.to_owned()))),
+    },
+    Flag {
+        name: "root-password",
+        value: "SELECTOR",
+        help: "root's password: password:TEXT, file:FILE, hash:HASH, random, locked, disabled",
+        parse: |value| {
+            let password = passwords::parse(value)?;
+            Ok(Step::RootPassword(RootPassword(Selector::Detailed(
+                password,
+            ))))
+        },
+    },
+    Flag {
+        name: "password",
+        value: "USER:SELECTOR",
+        help: "A user's password, as --root-password",
+        parse: |value| {
+            let (user, selector) = pair(value, "USER:SELECTOR")?;
+            let mut password = passwords::parse(&selector)?;
+            password.user = Some(user);
+            Ok(Step::Password(password))
+        },
+    },
+    Flag {
+        name: "ssh-inject",
+        value: "USER[:SELECTOR]",
+        help: "A key that lets a user in: file:FILE, string:KEY; your own without one",
+        parse: |value| Ok(Step::SshKey(ssh_keys::parse(value)?)),
     },
     Flag {
         name: "write",
@@ -392,5 +424,40 @@ mod tests {
         assert!(told.contains("--firstboot-command"), "{told}");
         assert!(steps(&["--chmod", "9:/a"]).unwrap_err().contains("octal"));
         assert!(steps(&["--write", "/a"]).unwrap_err().contains("FILE:TEXT"));
+    }
+
+    #[test]
+    fn passwords_and_keys_have_selectors() {
+        let words = [
+            "--root-password",
+            "password:a:b",
+            "--password",
+            "ann:locked",
+            "--ssh-inject",
+            "ann:string:ssh-ed25519 AAAA x",
+        ];
+        let steps = steps(&words).unwrap();
+        let Step::RootPassword(RootPassword(Selector::Detailed(password))) = &steps[0] else {
+            panic!("{steps:?}");
+        };
+        assert_eq!(password.text.as_deref(), Some("a:b"));
+        let Step::Password(password) = &steps[1] else {
+            panic!("{steps:?}");
+        };
+        assert_eq!(
+            (password.user.as_deref(), password.locked),
+            (Some("ann"), true)
+        );
+        let Step::SshKey(key) = &steps[2] else {
+            panic!("{steps:?}");
+        };
+        assert_eq!(key.keys, ["ssh-ed25519 AAAA x"]);
+    }
+
+    #[test]
+    fn a_password_says_what_it_is() {
+        for word in ["secret", "file:/none", "locked:x"] {
+            assert!(steps(&["--root-password", word]).is_err(), "{word}");
+        }
     }
 }
