@@ -55,13 +55,25 @@ pub(super) fn gid_of(stage: &Stage, name: &str) -> Result<Option<u32>> {
 
 /// A user that a plan names, who must be there.
 pub(super) fn known_user(guest: &Guest, name: &str) -> Result<User> {
-    refuse_bsd(guest)?;
-    let user = user(&guest.stage, name)?;
+    let user = whole_user(guest, name)?;
     user.ok_or_else(|| guest.invalid(format!("the guest has no user `{name}`")))
 }
 
+/// The user of that name, with an error where lines of that name can't all be read: getpwnam(3) skips those, and what
+/// changes a line would not.
+pub(super) fn whole_user(guest: &Guest, name: &str) -> Result<Option<User>> {
+    refuse_bsd(guest)?;
+    let text = guest.stage.text(PASSWD)?.unwrap_or_default();
+    let mut lines = text.lines();
+    let first = lines.find(|line| line.split(':').next() == Some(name));
+    if first.is_some_and(|line| parse_user(line).is_none()) {
+        return Err(guest.invalid(format!("{PASSWD} has a broken line of `{name}`")));
+    }
+    Ok(first.and_then(parse_user))
+}
+
 /// An error for guests whose users are not in passwd(5) alone.
-pub(super) fn refuse_bsd(guest: &Guest) -> Result<()> {
+fn refuse_bsd(guest: &Guest) -> Result<()> {
     if guest.stage.exists(MASTER_PASSWD)? {
         let reason =
             "the guest has its users in /etc/master.passwd, as BSDs do, which is not written";

@@ -246,10 +246,8 @@ mod tests {
             "{:#<1024}",
             "# GRUB Environment Block\nkernelopts=root=/dev/vda1 ro rhgb quiet\n"
         );
-        let tree = format!(
-            "-- /boot/loader/entries/a.conf --\ntitle x\noptions root=UUID=1 rhgb\n-- /boot/loader/entries/b.conf --\noptions $kernelopts\n-- /etc/kernel/cmdline --\nro quiet\n"
-        );
-        let mut guest = guest(&tree);
+        let tree = "-- /boot/loader/entries/a.conf --\ntitle x\noptions root=UUID=1 rhgb\n-- /boot/loader/entries/b.conf --\noptions $kernelopts\n-- /etc/kernel/cmdline --\nro quiet\n";
+        let mut guest = guest(tree);
         guest.stage.make_dirs("/boot/grub2", 0o755).unwrap();
         guest.stage.write_text("/boot/grub2/grubenv", &env).unwrap();
         apply(&mut guest, STEP).unwrap();

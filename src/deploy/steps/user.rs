@@ -108,9 +108,8 @@ impl From<Sudo> for SudoText {
 
 impl User {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
-        accounts::refuse_bsd(guest)?;
         self.check(guest)?;
-        match accounts::user(&guest.stage, &self.name)? {
+        match accounts::whole_user(guest, &self.name)? {
             Some(known) => self.change(guest, &known)?,
             None if self.create => self.create(guest)?,
             None => {

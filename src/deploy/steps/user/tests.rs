@@ -220,7 +220,7 @@ fn odd_lines() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn what_is_done_is_done(files in prop::collection::vec(odd_lines(), 6)) {
