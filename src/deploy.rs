@@ -125,3 +125,96 @@ impl Deployment {
         apply(&self.changes()?, target)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use diskfs_vfs::FileType;
+    use diskfs_vfs::testing::MemoryFs;
+
+    use super::*;
+
+    fn prepare(tree: MemoryFs, steps: &str) -> Result<Deployment> {
+        let guest = Filesystem::new(Arc::new(tree), Path::new("guest.img"), "p1");
+        let plan = Plan::parse(&format!("steps: [{steps}]"))?;
+        Deployment::prepare(guest, &plan)
+    }
+
+    fn told(tree: MemoryFs, steps: &str) -> String {
+        let start = Instant::now();
+        let told = prepare(tree, steps).map(|_| ()).unwrap_err().to_string();
+        assert!(start.elapsed() < Duration::from_secs(5), "{told}");
+        told
+    }
+
+    fn debian() -> MemoryFs {
+        let mut tree = MemoryFs::new();
+        for dir in ["/etc", "/root", "/usr/lib/systemd", "/dev"] {
+            tree.dir(dir);
+        }
+        tree.file("/etc/hostname", b"old\n");
+        tree.file("/etc/passwd", b"root:x:0:0::/root:/bin/sh\n");
+        tree.file("/etc/group", b"root:x:0:\n");
+        tree
+    }
+
+    #[test]
+    fn what_is_no_file_is_told_and_not_touched() {
+        let password = "{root-password: secret}";
+        let mut tree = debian();
+        tree.special("/etc/shadow", FileType::Fifo, None);
+        assert!(told(tree, password).contains("/etc/shadow: is a FIFO"));
+        let mut tree = debian();
+        tree.special("/etc/fstab", FileType::BlockDevice, None);
+        let fstab = "{fstab: {remove: [/x]}}";
+        assert!(told(tree, fstab).contains("/etc/fstab: is a block device"));
+        let mut tree = debian();
+        tree.dir("/etc/hosts");
+        let hosts = "{hosts: [{address: 10.0.0.1, names: [a]}]}";
+        assert!(told(tree, hosts).contains("/etc/hosts"));
+    }
+
+    #[test]
+    fn links_lead_nowhere_but_into_the_guest() {
+        let hosts = "{hosts: [{address: 10.0.0.1, names: [a]}]}";
+        let mut tree = debian();
+        tree.symlink("/etc/hosts", "/../../etc/../etc/real");
+        tree.file("/etc/real", b"127.0.0.1 localhost\n");
+        let deployment = prepare(tree, hosts).unwrap();
+        assert_eq!(deployment.changes().unwrap()[0].path, "/etc/real");
+        // One that leads to nothing makes its target, in the guest.
+        let mut tree = debian();
+        tree.symlink("/etc/hosts", "/root/nowhere");
+        let deployment = prepare(tree, hosts).unwrap();
+        assert_eq!(deployment.changes().unwrap()[0].path, "/root/nowhere");
+        let mut tree = debian();
+        tree.symlink("/etc/hosts", "hosts2");
+        tree.symlink("/etc/hosts2", "/etc/hosts");
+        assert!(told(tree, hosts).contains("circle"));
+    }
+
+    #[test]
+    fn large_files_cost_no_more_than_they_may() {
+        let mut tree = debian();
+        tree.sparse_file("/etc/shadow", &[], 10 << 30);
+        assert!(told(tree, "{root-password: secret}").contains("/etc/shadow"));
+        let mut tree = debian();
+        let lines = "/dev/x /mnt/x auto x 0 0\n".repeat(600_000);
+        tree.file("/etc/fstab", lines.as_bytes());
+        let start = Instant::now();
+        let steps = "{fstab: {add: [{device: UUID=1, path: /data, type: ext4}]}}";
+        let deployment = prepare(tree, steps).unwrap();
+        assert_eq!(deployment.changes().unwrap().len(), 2);
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_failing_step_says_which_it_is() {
+        let error = prepare(debian(), "{hostname: a}, {hostname: \"a b\"}").map(|_| ());
+        let text = error.unwrap_err().to_string();
+        assert!(text.contains("step 2 of the plan, hostname"), "{text}");
+    }
+}

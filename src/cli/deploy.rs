@@ -22,10 +22,10 @@ use super::show::json as document;
 use super::target::{WriteArgs, forget};
 use flags::Flags;
 
-/// Edit guests that aren't running: name, users, keys, network, files, services
+/// Edit guests offline: name, users, keys, network, files, services
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Edit guests that aren't running: name, users, keys, network, files, services
+    long_about = "Edit guests offline: name, users, keys, network, files, services
 
 What is to be done stands in a plan (--plan, YAML or JSON), in options, or in both: the plan's steps
 come first, then those of the options, in their order. All steps are worked out before anything is
