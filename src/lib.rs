@@ -74,6 +74,7 @@ mod writable;
 pub use diskfs_block as block;
 pub use diskfs_image as image;
 pub use diskfs_luks as luks;
+pub use diskfs_varstore as varstore;
 pub use diskfs_vfs as vfs;
 pub use diskfs_volume as volume;
 

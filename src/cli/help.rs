@@ -28,7 +28,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         "Images as a whole",
         &[
             "create", "mkfs", "check", "resize", "sparsify", "snapshot", "commit", "rebase",
-            "export",
+            "export", "uefi",
         ],
     ),
     (

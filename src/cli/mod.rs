@@ -76,6 +76,7 @@ mod tool;
 mod touch;
 mod tree;
 mod truncate;
+mod uefi;
 #[cfg(feature = "fuse")]
 mod umount;
 #[cfg(feature = "microvm")]
@@ -186,6 +187,7 @@ enum Command {
     Chown(chown::Chown),
     Chmod(chmod::Chmod),
     Hash(hash::Hash),
+    Uefi(uefi::Uefi),
     #[cfg(feature = "microvm")]
     Appliance(appliance::ApplianceArgs),
     #[cfg(feature = "microvm")]
@@ -245,6 +247,7 @@ impl Command {
             Self::Chown(_) => "chown",
             Self::Chmod(_) => "chmod",
             Self::Hash(_) => "hash",
+            Self::Uefi(_) => "uefi",
             #[cfg(feature = "microvm")]
             Self::Appliance(_) => "appliance",
             #[cfg(feature = "microvm")]
@@ -304,6 +307,7 @@ impl Command {
             Self::Chown(args) => chown::run(args, session),
             Self::Chmod(args) => chmod::run(args, session),
             Self::Hash(args) => hash::run(args, session),
+            Self::Uefi(args) => uefi::run(args, session),
             #[cfg(feature = "microvm")]
             Self::Appliance(args) => appliance::run(args, session),
             #[cfg(feature = "microvm")]

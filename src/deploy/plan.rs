@@ -6,8 +6,8 @@ use super::guest::Guest;
 use super::steps::{
     Append, Certificate, CloudInit, CopyIn, CronStep, Delete, Firstboot, Fstab, Hostname, Hosts,
     KernelArguments, Link, Locale, MachineId, MakeDir, Modules, Network, Password, Permissions,
-    RandomSeed, Resolver, RootPassword, Selinux, SshHostKeys, SshKey, Sshd, Sudoers, Sysctl,
-    Sysprep, Timezone, Units, Upload, User, Write,
+    RandomSeed, Resolver, RootPassword, Selinux, SerialConsole, SshHostKeys, SshKey, Sshd, Sudoers,
+    Sysctl, Sysprep, Timezone, Units, Upload, User, Write,
 };
 use crate::{Error, ErrorKind, Result};
 
@@ -79,6 +79,8 @@ steps! {
     "sysctl" Sysctl(Sysctl),
     /// What its kernel is started with.
     "kernel-arguments" KernelArguments(KernelArguments),
+    /// A login on a serial line.
+    "serial-console" SerialConsole(SerialConsole),
     /// An authority that it trusts.
     "certificate" Certificate(Certificate),
     /// What it runs at set times.

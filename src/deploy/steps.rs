@@ -16,6 +16,7 @@ mod network;
 mod password;
 mod resolver;
 mod selinux;
+mod serial_console;
 mod ssh_host_keys;
 mod ssh_key;
 mod sshd;
@@ -40,6 +41,7 @@ pub use network::{Bond, BondMode, Interface, Mac, Network, Prefix, Route, Stack,
 pub use password::{Password, RootPassword, Selector};
 pub use resolver::Resolver;
 pub use selinux::{Selinux, SelinuxMode};
+pub use serial_console::SerialConsole;
 pub use ssh_host_keys::SshHostKeys;
 pub use ssh_key::SshKey;
 pub use sshd::{Sshd, Value};

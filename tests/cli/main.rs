@@ -20,6 +20,7 @@ mod memory;
 mod mkfs;
 mod program;
 mod taking_out;
+mod uefi;
 mod volumes;
 
 use std::path::Path;

@@ -24,6 +24,7 @@ fn every_command_has_help_and_a_page() {
         "du",
         "diff",
         "deploy",
+        "uefi",
         "hash",
         "create",
         "mkfs",

@@ -39,7 +39,9 @@ pub(super) fn write(
             writeln!(out)?;
         }
         for note in &step.notes {
-            writeln!(out, "  note: {}", note.escape_debug())?;
+            out.write_all(b"  note: ")?;
+            out.write_all(&style.show(note.as_bytes()))?;
+            writeln!(out)?;
         }
         for secret in &step.secrets {
             writeln!(out, "  secret of {}: {}", secret.of, secret.secret)?;

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     const GUEST: &str = "-- /etc/machine-id --\n0123456789abcdef0123456789abcdef\n-- /etc/ssh/ssh_host_rsa_key --\nx\n-- /etc/ssh/sshd_config --\nx\n\
-        -- /root/.bash_history --\nx\n-- /home/ann/.bash_history --\nx\n-- /home/ann/notes --\nx\n-- /var/log/syslog --\nx\n\
+        -- /root/.bash_history --\nx\n-- /home/ann/.bash_history --\nx\n-- /home/ann/notes --\nx\n-- /var/log/syslog --\nx\n-- /var/log/waagent.log --\nx\n-- /var/spool/cron/carl --\nx\n-- /var/spool/cron/crontabs/ann --\nx\n\
         -- /var/log/journal/1/system.journal --\nx\n-- /tmp/x/y --\nx\n-- /var/lib/dhcp/dhclient.eth0.leases --\nx\n\
         -- /etc/udev/rules.d/70-persistent-net.rules --\nx\n-- /var/cache/apt/archives/a.deb --\nx\n-- /var/cache/apt/archives/partial/b --\nx\n-- /etc/passwd- --\nx\n\
         -- /usr/lib/systemd/systemd --\nx\n";
@@ -76,6 +76,8 @@ mod tests {
             "/etc/udev/rules.d/70-persistent-net.rules",
             "/var/cache/apt/archives/a.deb",
             "/etc/passwd-",
+            "/var/spool/cron/carl",
+            "/var/spool/cron/crontabs/ann",
             "/var/log/journal/1/system.journal",
         ] {
             assert!(!guest.stage.exists(gone).unwrap(), "{gone}");
@@ -89,6 +91,7 @@ mod tests {
             assert!(guest.stage.exists(kept).unwrap(), "{kept}");
         }
         assert_eq!(text(&guest, "/var/log/syslog"), "");
+        assert_eq!(text(&guest, "/var/log/waagent.log"), "");
         assert_eq!(text(&guest, "/etc/machine-id"), "");
     }
 

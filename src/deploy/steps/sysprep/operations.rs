@@ -1,6 +1,7 @@
 //! The operations, with the names that virt-sysprep has for them.
 
 use super::super::super::guest::Guest;
+use super::super::super::stage::Kind;
 use super::super::identity::{MachineId, RandomSeed};
 use crate::Result;
 
@@ -20,13 +21,17 @@ pub struct Operation {
 enum Action {
     /// Paths of these patterns are removed, with all below.
     Remove(&'static [&'static str]),
+    /// Regular files of these patterns are removed, and nothing else.
+    RemoveFiles(&'static [&'static str]),
     /// Files of these patterns are emptied: programs expect them.
     Empty(&'static [&'static str]),
+    /// The same but for those of `utmp`, which is an operation of its own.
+    EmptyLogs(&'static [&'static str]),
     MachineId,
     RandomSeed,
 }
 
-use Action::{Empty, Remove};
+use Action::{Empty, EmptyLogs, Remove, RemoveFiles};
 
 const fn usual(name: &'static str, what: &'static str, actions: &'static [Action]) -> Operation {
     Operation {
@@ -47,6 +52,14 @@ const fn on_demand(
         ..usual(name, what, actions)
     }
 }
+
+/// Who was logged in: utmp(5).
+const LOGINS: [&str; 4] = [
+    "/var/log/wtmp",
+    "/var/log/btmp",
+    "/var/log/lastlog",
+    "/var/run/utmp",
+];
 
 /// All of them, by name.
 pub const OPERATIONS: &[Operation] = &[
@@ -111,8 +124,8 @@ pub const OPERATIONS: &[Operation] = &[
     usual(
         "cron-spool",
         "users' cron and at jobs",
-        &[Remove(&[
-            "/var/spool/cron/[!c]*",
+        &[RemoveFiles(&[
+            "/var/spool/cron/*",
             "/var/spool/cron/crontabs/*",
             "/var/spool/at/*",
             "/var/spool/atjobs/*",
@@ -196,12 +209,7 @@ pub const OPERATIONS: &[Operation] = &[
                 "/root/install.log*",
                 "/root/original-ks.cfg",
             ]),
-            Empty(&[
-                "/var/log/[!blw]*",
-                "/var/log/[!j]*/*",
-                "/var/log/boot.log",
-                "/var/log/bootstrap.log",
-            ]),
+            EmptyLogs(&["/var/log/*", "/var/log/*/*"]),
         ],
     ),
     usual(
@@ -354,16 +362,7 @@ pub const OPERATIONS: &[Operation] = &[
             "/etc/udev/rules.d/75-persistent-net-generator.rules",
         ])],
     ),
-    usual(
-        "utmp",
-        "who was logged in",
-        &[Empty(&[
-            "/var/log/wtmp",
-            "/var/log/btmp",
-            "/var/log/lastlog",
-            "/var/run/utmp",
-        ])],
-    ),
+    usual("utmp", "who was logged in", &[Empty(&LOGINS)]),
     usual("yum-uuid", "yum's UUID", &[Remove(&["/var/lib/yum/uuid"])]),
 ];
 
@@ -376,9 +375,20 @@ impl Operation {
                         guest.stage.remove(&path)?;
                     }
                 }
+                RemoveFiles(patterns) => {
+                    for path in files(guest, patterns)? {
+                        guest.stage.remove(&path)?;
+                    }
+                }
                 Empty(patterns) => {
-                    for path in expanded(guest, patterns)? {
-                        empty(guest, &path)?;
+                    for path in files(guest, patterns)? {
+                        guest.stage.write_text(&path, "")?;
+                    }
+                }
+                EmptyLogs(patterns) => {
+                    let logs = files(guest, patterns)?.into_iter();
+                    for path in logs.filter(|path| !LOGINS.contains(&&**path)) {
+                        guest.stage.write_text(&path, "")?;
                     }
                 }
                 Action::MachineId => MachineId("reset".to_owned()).apply(guest)?,
@@ -397,11 +407,14 @@ fn expanded(guest: &Guest, patterns: &[&str]) -> Result<Vec<String>> {
     Ok(paths)
 }
 
-fn empty(guest: &mut Guest, path: &str) -> Result<()> {
-    use super::super::super::stage::Kind;
-    let entry = guest.stage.link_entry(path)?;
-    if entry.is_some_and(|entry| matches!(entry.kind, Kind::File(_))) {
-        guest.stage.write_text(path, "")?;
+/// Regular files alone, and not behind symlinks.
+fn files(guest: &Guest, patterns: &[&str]) -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    for path in expanded(guest, patterns)? {
+        let entry = guest.stage.link_entry(&path)?;
+        if entry.is_some_and(|entry| matches!(entry.kind, Kind::File(_))) {
+            files.push(path);
+        }
     }
-    Ok(())
+    Ok(files)
 }
