@@ -28,6 +28,7 @@ mod explain;
 #[cfg(feature = "vhost-user")]
 mod export;
 mod find;
+mod fleet;
 #[cfg(feature = "fuse")]
 mod fork;
 mod grep;

@@ -9,9 +9,16 @@ use super::{Secret, StepReport, labels};
 use crate::guest::OsRelease;
 use crate::{Error, ErrorKind, Filesystem, Result};
 
-/// Where units of systemd are; in the first are the symlinks that turn them on.
-const UNIT_DIRS: [&str; 3] = [UNITS, "/usr/lib/systemd/system", "/lib/systemd/system"];
-const UNITS: &str = "/etc/systemd/system";
+/// Where the administrator's units of systemd are, and the symlinks that turn units on.
+pub(super) const UNITS: &str = "/etc/systemd/system";
+
+/// Where units are, in the order that they are looked for.
+pub(super) const UNIT_DIRS: [&str; 4] = [
+    UNITS,
+    "/usr/local/lib/systemd/system",
+    "/lib/systemd/system",
+    "/usr/lib/systemd/system",
+];
 
 /// What steps work on.
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -16,9 +16,8 @@ use diskfs::deploy::Plan;
 use diskfs::{Error, ErrorKind, Result};
 
 use super::Deploy;
-use crate::cli::pool;
-use crate::cli::progress::Progress;
-use crate::cli::session::{Session, error_json, stdout};
+use crate::cli::fleet;
+use crate::cli::session::{Session, stdout};
 
 /// A line longer than this is no job.
 const MAX_LINE_BYTES: usize = 16 << 20;
@@ -33,46 +32,14 @@ struct Job {
 
 pub(super) fn run(args: &Deploy, plan: &Plan, jobs: &Path, session: &mut Session) -> Result<()> {
     let jobs = read(jobs)?;
-    let threads = args
-        .jobs
-        .map_or_else(pool::default_threads, |jobs| jobs.get().into());
-    let command = session.command();
     let mut out = stdout()?;
-    let mut progress = Progress::new(session.progress(), None);
-    let (total, mut done, mut failed, mut exit_code) = (jobs.len(), 0, 0_usize, 0);
-    let work = |job: Job| {
-        let deployed = deploy(args, plan, &job);
-        let failure = deployed
-            .as_ref()
-            .err()
-            .map(|error| error.kind().exit_code());
-        let line = match deployed {
-            Ok(told) => told,
-            Err(error) => {
-                let told = error_json(command, &error, error.kind().exit_code());
-                json!({ "image": job.image, "error": told["error"] })
-            }
-        };
-        (line.to_string(), failure)
+    let work = |job: &Job| deploy(args, plan, job);
+    let tell = |job: &Job, told: std::result::Result<Value, Value>| match told {
+        Ok(told) => told,
+        Err(error) => json!({ "image": job.image, "error": error }),
     };
-    pool::in_order(jobs.into_iter(), threads, work, |(line, failure)| {
-        if let Some(code) = failure {
-            failed += 1;
-            exit_code = if exit_code == 0 { code } else { exit_code };
-        }
-        done += 1;
-        progress.set(done, 0);
-        // A line at once, so that what was done is known when it ends early.
-        writeln!(out, "{line}")?;
-        out.flush()
-    })?;
-    progress.finish();
-    if failed > 0 {
-        let text = format!("{failed} of {total} guests could not be deployed: their lines say why");
-        session.warn(&text);
-        session.end_with(exit_code);
-    }
-    Ok(())
+    let failed = "guests could not be deployed";
+    fleet::run(session, &mut out, jobs, args.jobs, work, tell, failed)
 }
 
 fn deploy(args: &Deploy, common: &Plan, job: &Job) -> Result<Value> {

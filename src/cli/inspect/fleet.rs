@@ -15,9 +15,8 @@ use serde_json::{Map, Value};
 use diskfs::{Error, Result};
 
 use super::{Inspect, guests, json};
-use crate::cli::pool;
-use crate::cli::progress::Progress;
-use crate::cli::session::{Session, error_json, stdout};
+use crate::cli::fleet;
+use crate::cli::session::{Session, stdout};
 
 /// No image of a guest is smaller: a sector.
 const SMALLEST_BYTES: u64 = 512;
@@ -33,52 +32,30 @@ pub(super) fn run(args: &Inspect, images: &Path, session: &mut Session) -> Resul
             Box::new(file)
         }
     };
-    let threads = args
-        .jobs
-        .map_or_else(pool::default_threads, |jobs| jobs.get().into());
-    let mut progress = Progress::new(session.progress(), None);
-    let total = images.len();
-    let command = session.command();
-    let (mut failed, mut exit_code) = (0_usize, 0);
-    let look = |image: PathBuf| {
-        let looked = args.source.open(image.as_os_str());
-        let looked = looked.and_then(|disk| guests(args, &disk));
-        let failure = looked.as_ref().err().map(|error| error.kind().exit_code());
-        // As text, which takes less room than what it is made from while it waits for those before it.
-        let looked = looked.map(|guests| json(args, &guests));
-        (line(command, &image, looked).to_string(), failure)
+    let look = |image: &PathBuf| {
+        let disk = args.source.open(image.as_os_str())?;
+        Ok(json(args, &guests(args, &disk)?))
     };
-    let mut done = 0;
-    pool::in_order(images.into_iter(), threads, look, |(line, failure)| {
-        if let Some(code) = failure {
-            failed += 1;
-            exit_code = if exit_code == 0 { code } else { exit_code };
-        }
-        done += 1;
-        progress.set(done, 0);
-        // A line at once, so that what was done is there when it ends early.
-        writeln!(out, "{line}")?;
-        out.flush()
-    })?;
-    progress.finish();
-    if failed > 0 {
-        session.warn(&format!(
-            "{failed} of {total} images could not be looked at: their lines say why"
-        ));
-        session.end_with(exit_code);
-    }
-    Ok(())
+    let failed = "images could not be looked at";
+    fleet::run(
+        session,
+        &mut *out,
+        images,
+        args.jobs,
+        look,
+        |image, it| line(image, it),
+        failed,
+    )
 }
 
-fn line(command: &str, image: &Path, looked: Result<Value>) -> Value {
+fn line(image: &Path, looked: std::result::Result<Value, Value>) -> Value {
     let mut line = Map::new();
     line.insert("image".to_owned(), image.to_string_lossy().into());
     match looked {
         Ok(Value::Object(told)) => line.extend(told),
         Ok(_) => {}
         Err(error) => {
-            let told = error_json(command, &error, error.kind().exit_code());
-            line.insert("error".to_owned(), told["error"].clone());
+            line.insert("error".to_owned(), error);
         }
     }
     Value::Object(line)

@@ -5,10 +5,10 @@ mod preset;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::guest::Guest;
+use super::super::guest::{Guest, UNITS};
 use super::super::stage::Kind;
 use crate::Result;
-use install::{Install, UNITS};
+use install::Install;
 
 /// Where `OpenRC` has its services, and those that it starts.
 const INIT_D: &str = "/etc/init.d";

@@ -1,18 +1,7 @@
 //! The `[Install]` section of a unit: systemd.unit(5).
 
-use super::super::super::guest::Guest;
+use super::super::super::guest::{Guest, UNIT_DIRS, UNITS};
 use crate::Result;
-
-/// Where the administrator's units are, and the symlinks that turn units on.
-pub(super) const UNITS: &str = "/etc/systemd/system";
-
-/// Where units are looked for, in this order.
-const DIRS: [&str; 4] = [
-    UNITS,
-    "/usr/local/lib/systemd/system",
-    "/lib/systemd/system",
-    "/usr/lib/systemd/system",
-];
 
 /// What a unit asks for when it is enabled.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -37,11 +26,8 @@ pub(super) fn file_name(name: &str) -> String {
 /// The file that a unit is in: its own, or its template's.
 pub(super) fn file_of(guest: &Guest, name: &str) -> Result<Option<String>> {
     for file in [name, &file_name(name)] {
-        for dir in DIRS {
-            let path = format!("{dir}/{file}");
-            if guest.stage.link_entry(&path)?.is_some() {
-                return Ok(Some(path));
-            }
+        if let Some(path) = guest.unit(file)? {
+            return Ok(Some(path));
         }
     }
     Ok(None)
@@ -52,7 +38,7 @@ impl Install {
     pub(super) fn read(guest: &Guest, name: &str, path: &str) -> Result<Self> {
         let mut install = Self::default();
         install.add(&guest.stage.text(path)?.unwrap_or_default(), name);
-        for dir in DIRS {
+        for dir in UNIT_DIRS {
             let dir = format!("{dir}/{}.d", file_name(name));
             if !guest.stage.is_dir(&dir)? {
                 continue;
