@@ -25,8 +25,13 @@ impl Plan {
     /// # Errors
     /// `Invalid`, with the line.
     pub fn parse(text: &str) -> Result<Self> {
-        serde_saphyr::from_str(text)
-            .map_err(|error| Error::new(ErrorKind::Invalid, format!("no plan: {error}")))
+        serde_saphyr::from_str(text).map_err(|error| {
+            // The first line says where; the others show the place, with the same words once more.
+            let told = error.to_string();
+            let told = told.lines().next().unwrap_or_default();
+            let told = told.strip_prefix("error: ").unwrap_or(told);
+            Error::new(ErrorKind::Invalid, format!("no plan: {told}"))
+        })
     }
 }
 

@@ -32,7 +32,7 @@ pub struct Write {
     pub owner: Option<Owner>,
 }
 
-/// A text behind what a file has, unless it ends with it already.
+/// A text behind what a file has, unless its lines are there already, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Append {
@@ -117,7 +117,7 @@ impl Append {
         let is_there = before.is_some();
         let mut contents = before.unwrap_or_default();
         let added = text::encode(&self.text);
-        if is_there && contents.ends_with(&added) {
+        if is_there && has_lines(&contents, &added) {
             return Ok(());
         }
         if !contents.is_empty() && !contents.ends_with(b"\n") {
@@ -184,6 +184,21 @@ impl Permissions {
     }
 }
 
+/// Whether there are these lines, whole, one after the other.
+fn has_lines(contents: &[u8], lines: &[u8]) -> bool {
+    if lines.is_empty() {
+        return true;
+    }
+    let lines = lines.strip_suffix(b"\n").unwrap_or(lines);
+    if lines.is_empty() {
+        return contents.starts_with(b"\n") || contents.windows(2).any(|pair| pair == b"\n\n");
+    }
+    let is_end = |at: usize| contents.get(at).is_none_or(|byte| *byte == b'\n');
+    let is_start = |at: usize| at.checked_sub(1).is_none_or(is_end);
+    let mut places = contents.windows(lines.len()).enumerate();
+    places.any(|(at, found)| is_start(at) && is_end(at + found.len()) && found == lines)
+}
+
 /// A path of a plan, which begins at the guest's root.
 fn absolute<'p>(guest: &Guest, path: &'p str) -> Result<&'p str> {
     if path.starts_with('/') && !path.contains('\0') {
@@ -219,6 +234,29 @@ mod tests {
     fn a_text_is_added_once() {
         let guest = after(GUEST, "- append: {path: /run/motd, text: \"more\\n\"}");
         assert_eq!(text(&guest, "/run/motd"), "hi\nmore\n");
+    }
+
+    #[test]
+    fn lines_are_whole_and_each_is_added_once() {
+        let tree = "-- /etc/conf --\nnotfoo\n";
+        let one = after(tree, "- append: {path: /etc/conf, text: \"foo\\n\"}");
+        assert_eq!(text(&one, "/etc/conf"), "notfoo\nfoo\n");
+        let steps = "- append: {path: /etc/conf, text: \"a\\n\"}\n- append: {path: /etc/conf, text: \"b\\n\"}";
+        let two = after(tree, steps);
+        assert_eq!(text(&two, "/etc/conf"), "notfoo\na\nb\n");
+        let blank = after(tree, "- append: {path: /etc/conf, text: \"\\n\"}");
+        assert_eq!(text(&blank, "/etc/conf"), "notfoo\n\n");
+    }
+
+    #[test]
+    fn nothing_is_added_to_what_is_touched() {
+        let mut guest = guest(GUEST);
+        guest.stage.write_text("/run/motd", "no end").unwrap();
+        let steps =
+            "- append: {path: /run/motd, text: \"\"}\n- append: {path: /run/new, text: \"\"}";
+        apply(&mut guest, steps).unwrap();
+        assert_eq!(text(&guest, "/run/motd"), "no end");
+        assert!(guest.stage.exists("/run/new").unwrap());
     }
 
     #[test]
