@@ -10,10 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use diskfs::inspect::{Depth, Report};
-use diskfs_fixtures::{Mount, Tree, require, require_root, run};
-use rustix::fs::{FlockOperation, flock};
+use diskfs_fixtures::{Mount, Tree, cached, debootstrap, require, require_root, run};
 
 use super::{assert_same, filesystem};
 
@@ -30,7 +29,7 @@ const PACKAGES: &str = "ca-certificates,git,locales,man-db,openssh-server,perl,p
 /// The least number of files that make it worth its name.
 const FILES_MIN: usize = 15_000;
 
-/// Changes when the recipe does, so that what an older one built isn't taken for it.
+/// Changes when the recipe does.
 const RECIPE: &str = "debian-1";
 
 /// The images and what the kernel shows of them.
@@ -49,28 +48,9 @@ fn debian() -> Option<&'static Debian> {
     Some(DEBIAN.get_or_init(|| open().unwrap_or_else(|error| panic!("{error:#}"))))
 }
 
-fn cache() -> PathBuf {
-    match std::env::var_os("DISKFS_CACHE") {
-        Some(path) => path.into(),
-        None => Path::new(env!("CARGO_TARGET_TMPDIR")).join("../diskfs-cache"),
-    }
-}
-
 /// The images out of the cache; built when they aren't there.
 fn open() -> Result<Debian> {
-    fs::create_dir_all(cache())?;
-    let directory = cache().canonicalize()?.join(RECIPE);
-    let lock = File::create(directory.with_extension("lock"))?;
-    flock(&lock, FlockOperation::LockExclusive)?;
-    if !directory.exists() {
-        let unfinished = directory.with_extension("unfinished");
-        if unfinished.exists() {
-            fs::remove_dir_all(&unfinished)?;
-        }
-        fs::create_dir(&unfinished)?;
-        build(&unfinished)?;
-        fs::rename(&unfinished, &directory)?;
-    }
+    let directory = cached(env!("CARGO_TARGET_TMPDIR"), RECIPE, build)?;
     let tree: Tree = serde_json::from_slice(&fs::read(directory.join("tree.json"))?)?;
     ensure!(
         tree.entries.len() >= FILES_MIN,
@@ -90,7 +70,7 @@ fn build(directory: &Path) -> Result<()> {
     make_filesystem(&disk)?;
     {
         let mount = mount(&disk, "")?;
-        debootstrap(mount.path())?;
+        debootstrap(mount.path(), PACKAGES)?;
         mount.unmount()?;
     }
     // As it is now, it is what the overlay lies on; then it changes.
@@ -133,52 +113,6 @@ fn mount(disk: &Path, options: &str) -> Result<Mount> {
     // dpkg syncs after every file; here a crash costs nothing but another run.
     let options = format!("offset={ROOT_OFFSET_BYTES},noatime,barrier=0,{options}");
     Mount::of_image(disk, &options)
-}
-
-fn debootstrap(root: &Path) -> Result<()> {
-    let release = fs::read_to_string("/etc/os-release")?;
-    let codename = release
-        .lines()
-        .find_map(|line| line.strip_prefix("VERSION_CODENAME="))
-        .context("/etc/os-release has no VERSION_CODENAME")?;
-    // Without network by any other way than apt's own.
-    let format = [
-        "indextargets",
-        "--format",
-        "$(REPO_URI)",
-        "Created-By: Packages",
-    ];
-    let codename_is = format!("Codename: {codename}");
-    let arguments = format
-        .into_iter()
-        .chain([codename_is.as_str(), "Component: main"]);
-    let mirrors = run("apt-get", arguments)?;
-    let mirror = mirrors
-        .lines()
-        .next()
-        .context("apt knows no mirror: run apt-get update")?;
-    let include = format!("--include={PACKAGES}");
-    // It syncs the whole host at its end, which waits for whatever else is being written there.
-    let programs = tempfile::tempdir()?;
-    std::os::unix::fs::symlink("/bin/true", programs.path().join("sync"))?;
-    let path = format!(
-        "PATH={}:{}:/usr/sbin:/sbin",
-        programs.path().display(),
-        std::env::var("PATH").unwrap_or_default()
-    );
-    let arguments = [
-        &path,
-        "debootstrap",
-        "--variant=minbase",
-        &include,
-        codename,
-    ]
-    .map(Path::new);
-    run(
-        "env",
-        arguments.into_iter().chain([root, Path::new(mirror)]),
-    )?;
-    Ok(())
 }
 
 /// Some of what a system that runs does: files go, come, grow and move.
