@@ -7,7 +7,7 @@ mod kernel;
 mod qemu;
 
 use std::fmt::Debug;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
@@ -70,6 +70,22 @@ pub(crate) trait Contender: Debug {
         None
     }
 
+    /// The command that makes a guest ready: an overlay of the deployment's image.
+    fn deploy(&self, _image: &Path, _deployment: &Deployment) -> Option<Command> {
+        None
+    }
+
+    /// The command that does what a plan says to all overlays of a list, so many at once.
+    fn deploy_fleet(
+        &self,
+        _jobs: &Path,
+        _plan: &Path,
+        _backing: &Path,
+        _at_once: u32,
+    ) -> Option<Command> {
+        None
+    }
+
     /// Whether it is left out unless it is named: for what would take an hour.
     fn is_by_name_only(&self) -> bool {
         false
@@ -78,6 +94,27 @@ pub(crate) trait Contender: Debug {
     /// The name in the table.
     fn name(&self) -> String {
         format!("{} {}", self.program(), self.kind().name())
+    }
+}
+
+/// What a guest is to get: files in a directory, of which a plan (`plan.yaml`) tells where they go.
+#[derive(Debug)]
+pub(crate) struct Deployment {
+    dir: PathBuf,
+    /// What the guests are overlays of.
+    pub(crate) backing: PathBuf,
+}
+
+impl Deployment {
+    pub(crate) fn new(dir: &Path, backing: &Path) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            backing: backing.to_owned(),
+        }
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
     }
 }
 

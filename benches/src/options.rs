@@ -43,7 +43,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) contenders: Vec<String>,
 
-    /// Only visits whose name contains one of these (first-byte, session, find, tar, sequential, random, commands, inspect, tree, write, creates)
+    /// Only visits whose name contains one of these (first-byte, session, find, tar, sequential, random, commands, inspect, deploy, tree, write, creates)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) visits: Vec<String>,
 

@@ -2,10 +2,12 @@
 
 mod commands;
 mod creates;
+mod deploy;
 mod find;
 mod first_byte;
 mod inspect;
 mod large_write;
+mod overlays;
 mod random;
 mod sequential;
 mod session;
@@ -107,7 +109,7 @@ pub(crate) trait Visit: Debug {
 pub(crate) type Record<'a> = dyn FnMut(&'static str, f64) + 'a;
 
 /// All visits, in the order of the table.
-pub(crate) fn all() -> [&'static dyn Visit; 11] {
+pub(crate) fn all() -> [&'static dyn Visit; 12] {
     [
         &first_byte::FirstByte,
         &session::Session,
@@ -117,6 +119,7 @@ pub(crate) fn all() -> [&'static dyn Visit; 11] {
         &random::Random,
         &commands::Commands,
         &inspect::Inspect,
+        &deploy::Deploy,
         &tree::Tree,
         &large_write::LargeWrite,
         &creates::Creates,

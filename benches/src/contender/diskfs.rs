@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::Contender;
+use super::{Contender, Deployment};
 use crate::command;
 use crate::filesystem::Filesystem;
 use crate::image::Kind;
@@ -146,6 +146,30 @@ impl Contender for Diskfs {
         command.arg("--allow-backing").arg(backing.parent()?);
         command.arg("-j").arg(jobs.to_string());
         command.arg("--fleet").arg(dir);
+        Some(command)
+    }
+
+    fn deploy(&self, image: &Path, deployment: &Deployment) -> Option<Command> {
+        let mut command = self.subcommand("deploy");
+        command
+            .arg("--allow-backing")
+            .arg(deployment.backing.parent()?);
+        command.arg("--plan").arg(deployment.file("plan.yaml"));
+        command.arg(image);
+        Some(command)
+    }
+
+    fn deploy_fleet(
+        &self,
+        jobs: &Path,
+        plan: &Path,
+        backing: &Path,
+        at_once: u32,
+    ) -> Option<Command> {
+        let mut command = self.subcommand("deploy");
+        command.arg("--allow-backing").arg(backing.parent()?);
+        command.arg("-j").arg(at_once.to_string());
+        command.arg("--plan").arg(plan).arg("--fleet").arg(jobs);
         Some(command)
     }
 

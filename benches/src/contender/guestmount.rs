@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::Contender;
+use super::{Contender, Deployment};
 use crate::command;
 use crate::image::Kind;
 use crate::mount::{Mount, MountPoint};
@@ -18,6 +18,20 @@ const SETTINGS: (&str, &str) = ("LIBGUESTFS_BACKEND_SETTINGS", "force_tcg");
 
 /// The disk in its machine: the filesystem lies on all of it.
 const DEVICE: &str = "/dev/sda";
+
+/// What of a deployment's files goes where.
+const UPLOADS: [(&str, &str); 6] = [
+    ("interfaces", "/etc/network/interfaces"),
+    ("file-0", "/etc/file-0"),
+    ("file-1", "/etc/file-1"),
+    ("file-2", "/etc/file-2"),
+    ("agent", "/usr/local/bin/agent"),
+    ("agent.service", "/etc/systemd/system/agent.service"),
+];
+
+/// What `systemctl enable` would make.
+const AGENT_LINK: &str = "/etc/systemd/system/agent.service:\
+    /etc/systemd/system/multi-user.target.wants/agent.service";
 
 /// `guestmount`.
 #[derive(Debug)]
@@ -38,7 +52,13 @@ impl Contender for Guestmount {
     fn obstacle(&self) -> Option<String> {
         // The first start builds its appliance, which no figure is to hold.
         let start = || command::output(program("guestfish").args(["-a", "/dev/null", "run"]));
-        let missing = super::missing(&["guestmount", "guestfish", "virt-inspector"]);
+        let programs = [
+            "guestmount",
+            "guestfish",
+            "virt-inspector",
+            "virt-customize",
+        ];
+        let missing = super::missing(&programs);
         missing.or_else(|| start().err().map(|error| format!("{error:#}")))
     }
 
@@ -67,6 +87,25 @@ impl Contender for Guestmount {
         let mut inspector = program("virt-inspector");
         inspector.args(["--format=raw", "-a"]).arg(image);
         Some(inspector)
+    }
+
+    fn deploy(&self, image: &Path, deployment: &Deployment) -> Option<Command> {
+        let file = |name: &str| deployment.file(name).display().to_string();
+        let mut customize = program("virt-customize");
+        customize.args(["--quiet", "--no-network", "--format=qcow2", "-a"]);
+        customize.arg(image);
+        customize.args(["--hostname", "web1"]);
+        customize.args(["--root-password", "password:Correct-horse-7"]);
+        customize.args([
+            "--ssh-inject".into(),
+            format!("root:file:{}", file("key.pub")),
+        ]);
+        for (from, to) in UPLOADS {
+            customize.args(["--upload".into(), format!("{}:{to}", file(from))]);
+        }
+        customize.args(["--chmod", "0755:/usr/local/bin/agent"]);
+        customize.args(["--link", AGENT_LINK]);
+        Some(customize)
     }
 
     fn is_by_name_only(&self) -> bool {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::{Record, Row, Unit, Visit, mebibytes, milliseconds};
+use super::{Record, Row, Unit, Visit, mebibytes, milliseconds, overlays};
 use crate::command;
 use crate::contender::Contender;
 use crate::image::Kind;
@@ -113,27 +113,12 @@ fn fleet(
         let Some(mut command) = contender.inspect_fleet(&dir, image, jobs) else {
             return Ok(());
         };
-        make_overlays(image, &dir)?;
+        overlays::make(&dir, image, "qcow2", OVERLAYS)?;
         let used = command::used(&mut command)?;
         record(key, f64::from(OVERLAYS) / used.wall.as_secs_f64());
         record(key_memory, mebibytes(used.peak_memory_kib << 10));
     }
     fs::remove_dir_all(dir).context("the overlays")
-}
-
-fn make_overlays(image: &Path, dir: &Path) -> Result<()> {
-    if dir.exists() {
-        return Ok(());
-    }
-    fs::create_dir(dir)?;
-    let first = dir.join("0.qcow2");
-    let mut create = Command::new("qemu-img");
-    create.args(["create", "-f", "qcow2", "-F", "qcow2", "-b"]);
-    command::output(create.arg(image).arg(&first))?;
-    for number in 1..OVERLAYS {
-        fs::copy(&first, dir.join(format!("{number}.qcow2")))?;
-    }
-    Ok(())
 }
 
 fn diff(rig: &Rig, contender: &dyn Contender, image: &Path, record: &mut Record<'_>) -> Result<()> {
