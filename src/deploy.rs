@@ -28,6 +28,8 @@ mod diff;
 mod guest;
 mod labels;
 mod plan;
+#[cfg(test)]
+mod schema;
 mod stage;
 mod steps;
 mod text;

@@ -2,6 +2,7 @@
 
 mod flags;
 mod fleet;
+pub(super) mod reference;
 mod report;
 
 use std::ffi::{OsStr, OsString};
@@ -36,6 +37,7 @@ more changes nothing. Nothing of the guest is run, whatever its architecture.",
   diskfs deploy disk.qcow2 --plan plan.yaml --dry-run
   diskfs deploy disk.qcow2 --write '/etc/motd:Welcome' --chmod 0600:/etc/motd
   diskfs deploy --fleet jobs.jsonl -j 4 > results.jsonl
+  diskfs deploy --describe network
 
 A plan:
   steps:
@@ -47,7 +49,7 @@ A plan:
 )]
 pub(super) struct Deploy {
     /// The images, each a guest of its own
-    #[arg(value_name = "IMG", required_unless_present_any = ["fleet", "list_operations"])]
+    #[arg(value_name = "IMG", required_unless_present_any = ["fleet", "list_operations", "list_steps", "describe", "schema"])]
     images: Vec<OsString>,
 
     /// What is to be done: a file of YAML or JSON, - for standard input
@@ -66,6 +68,18 @@ pub(super) struct Deploy {
     #[arg(long, exclusive = true)]
     list_operations: bool,
 
+    /// List the steps of plans
+    #[arg(long, exclusive = true)]
+    list_steps: bool,
+
+    /// Tell what a step of plans can have
+    #[arg(long, value_name = "STEP", exclusive = true)]
+    describe: Option<String>,
+
+    /// Print the JSON Schema of plans
+    #[arg(long, exclusive = true)]
+    schema: bool,
+
     #[command(flatten)]
     flags: Flags,
 
@@ -79,6 +93,15 @@ pub(super) struct Deploy {
 pub(super) fn run(args: &Deploy, session: &mut Session) -> Result<()> {
     if args.list_operations {
         return report::list_operations();
+    }
+    if args.list_steps {
+        return reference::list_steps();
+    }
+    if let Some(step) = &args.describe {
+        return reference::describe(step);
+    }
+    if args.schema {
+        return Ok(stdout()?.write_all(reference::SCHEMA.as_bytes())?);
     }
     let plan = args.plan()?;
     if let Some(jobs) = &args.fleet {
@@ -109,6 +132,9 @@ pub(super) fn run(args: &Deploy, session: &mut Session) -> Result<()> {
     Ok(out.flush()?)
 }
 
+/// Where to read on, when a plan is none.
+const PLAN_HINT: &str = "`diskfs deploy --list-steps` tells the steps of plans, and `--describe STEP` what each can have";
+
 /// What was done to a guest, or would be.
 struct Deployed {
     deployment: Deployment,
@@ -138,7 +164,7 @@ impl Deploy {
                     fs::read_to_string(path)
                 };
                 let text = text.map_err(|error| Error::from(error).in_file(path))?;
-                Plan::parse(&text).map_err(|error| error.in_file(path))?
+                Plan::parse(&text).map_err(|error| error.in_file(path).with_hint(PLAN_HINT))?
             }
         };
         plan.steps.extend(self.flags.steps());

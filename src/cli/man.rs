@@ -1,7 +1,7 @@
 //! `diskfs man`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -12,7 +12,7 @@ use diskfs::{Error, Result};
 #[command(after_help = "Example:
   diskfs man /usr/local/share/man/man1")]
 pub(super) struct Man {
-    /// Where diskfs.1 and a page for each command go; it is made if it isn't there
+    /// Where diskfs.1 and a page for each command go (diskfs-plan.5 goes into man5 beside a man1); it is made if it isn't there
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
@@ -23,5 +23,16 @@ pub(super) fn run(args: &Man) -> Result<()> {
 
 fn write_pages(args: &Man) -> std::io::Result<()> {
     fs::create_dir_all(&args.directory)?;
-    clap_mangen::generate_to(super::definition(), &args.directory)
+    clap_mangen::generate_to(super::definition(), &args.directory)?;
+    super::deploy::reference::write_page(&file_formats(&args.directory)?)
+}
+
+/// Where pages of section 5 go.
+fn file_formats(directory: &Path) -> std::io::Result<PathBuf> {
+    if directory.file_name() != Some("man1".as_ref()) {
+        return Ok(directory.to_owned());
+    }
+    let sibling = directory.with_file_name("man5");
+    fs::create_dir_all(&sibling)?;
+    Ok(sibling)
 }

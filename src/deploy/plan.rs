@@ -13,6 +13,7 @@ use crate::{Error, ErrorKind, Result};
 
 /// Steps, in their order. In YAML or JSON: `{"steps": [{"hostname": "web1"}]}`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// What is done.
@@ -40,6 +41,7 @@ macro_rules! steps {
     ($($(#[$doc:meta])* $name:literal $variant:ident($kind:ty),)*) => {
         /// One thing that is to be so.
         #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
         #[non_exhaustive]
         pub enum Step {
             $($(#[$doc])* #[serde(rename = $name)] $variant($kind),)*

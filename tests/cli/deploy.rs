@@ -257,3 +257,56 @@ fn many_guests_have_a_line_each() {
     let two = guest.diskfs(&["cat", "two.img:/etc/hostname", "/etc/motd"]);
     assert_eq!(two.text(), "two\nx");
 }
+
+/// Every step is told, with what it can have.
+#[test]
+fn steps_are_described() {
+    let directory = tempfile::tempdir().unwrap();
+    let diskfs = |words: &[&str]| diskfs_in(directory.path(), words);
+    let steps = diskfs(&["deploy", "--list-steps"]).text();
+    assert!(steps.lines().count() > 30, "{steps}");
+    for line in steps.lines() {
+        let name = line.split(' ').next().unwrap();
+        let told = diskfs(&["deploy", "--describe", name]).text();
+        assert!(told.starts_with(&format!("{name}: ")), "{told}");
+        assert!(told.lines().all(|line| !line.trim().is_empty()), "{told}");
+    }
+    let user = diskfs(&["deploy", "--describe", "user"]).text();
+    for part in [
+        "    name: TEXT (needed)\n",
+        "    groups: [TEXT, ...]\n",
+        "random: true | false\n",
+    ] {
+        assert!(user.contains(part), "{part}\n{user}");
+    }
+    let (code, told) = diskfs(&["deploy", "--describe", "hostnam"]).failure();
+    assert!(code == 2 && told.contains("--list-steps"), "{code} {told}");
+}
+
+/// What plans are by their schema, by somebody else's validator.
+#[test]
+fn plans_keep_to_the_schema() {
+    if require("jsonschema").is_none() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let schema = diskfs_in(directory.path(), &["deploy", "--schema"]).text();
+    fs::write(directory.path().join("schema.json"), schema).unwrap();
+    let is_right = |plan: &str| {
+        fs::write(directory.path().join("plan.json"), plan).unwrap();
+        let judge = Command::new("jsonschema")
+            .args(["-i", "plan.json", "schema.json"])
+            .current_dir(directory.path())
+            .output();
+        judge.unwrap().status.success()
+    };
+    let plan = diskfs::deploy::Plan::parse(PLAN).unwrap();
+    assert!(is_right(&serde_json::to_string(&plan).unwrap()));
+    for wrong in [
+        r#"{"steps": [{"hostnam": "x"}]}"#,
+        r#"{"steps": [{"write": {"path": "/x"}}]}"#,
+        r#"{"steps": [{"network": {"interfaces": [], "stack": "none"}}]}"#,
+    ] {
+        assert!(!is_right(wrong), "{wrong}");
+    }
+}

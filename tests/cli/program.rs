@@ -62,6 +62,8 @@ fn every_command_has_help_and_a_page() {
             .unwrap()
             .contains("Exit codes")
     );
+    let plans = std::fs::read_to_string(directory.path().join("man5/diskfs-plan.5")).unwrap();
+    assert!(plans.contains("hostname: TEXT"), "{plans}");
 }
 
 #[test]

@@ -33,6 +33,7 @@ const END: &str = "-----END CERTIFICATE-----";
 /// A certificate of an authority, in PEM. It is put where the guest's programs look for such, and into the bundle that
 /// they have made, so that it counts before they run again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Certificate {
     /// What it is called, without a suffix.

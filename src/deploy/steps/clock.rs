@@ -25,11 +25,13 @@ const LOCALES: [&str; 3] = ["/etc/default/locale", "/etc/sysconfig/i18n", LOCALE
 
 /// A name in the time zone database: `Europe/Berlin`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Timezone(pub String);
 
 /// A value of `LANG`: `de_DE.UTF-8`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Locale(pub String);
 

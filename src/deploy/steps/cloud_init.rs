@@ -26,6 +26,7 @@ const KEPT: [&str; 4] = [
 
 /// What cloud-init is to do.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CloudInit {
     /// Whether it runs.
@@ -41,6 +42,7 @@ pub struct CloudInit {
 
 /// The files of a seed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Seed {
     /// `instance-id`, `local-hostname` and the like, in YAML.

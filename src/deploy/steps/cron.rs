@@ -18,6 +18,7 @@ const TABLES: [&str; 3] = [
 
 /// A job, in a file of its own where the guest has `/etc/cron.d`, else a line of the user's table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CronStep {
     /// What it is called.

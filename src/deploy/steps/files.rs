@@ -18,6 +18,7 @@ pub use ownership::{Mode, Owner};
 /// A file with a text. What is there keeps its mode and owner unless they are given; a new one belongs to root, with mode
 /// 0644, in directories that are made where they are missing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Write {
     /// Where it is.
@@ -34,6 +35,7 @@ pub struct Write {
 
 /// A text behind what a file has, unless its lines are there already, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Append {
     /// Where the file is; it is made where it is missing.
@@ -44,6 +46,7 @@ pub struct Append {
 
 /// A file of this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Upload {
     /// The file of this machine.
@@ -60,6 +63,7 @@ pub struct Upload {
 
 /// A directory, with those above it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct MakeDir {
     /// Where it is.
@@ -74,6 +78,7 @@ pub struct MakeDir {
 
 /// A symlink, in place of a file or symlink that is there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Link {
     /// Where it is.
@@ -84,11 +89,13 @@ pub struct Link {
 
 /// A path that is not to be, with all below it, or a pattern of glob(7).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Delete(pub String);
 
 /// Mode and owner of what is there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Permissions {
     /// Where it is.

@@ -64,6 +64,7 @@ const RC_LOCAL: [&str; 2] = ["/etc/rc.d/rc.local", "/etc/rc.local"];
 
 /// A script or a command. Several are run in the order of their names, which is that of the plan where none are given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Firstboot {
     /// What it is called; by its contents where nothing is said.

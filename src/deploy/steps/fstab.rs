@@ -10,6 +10,7 @@ const FSTAB: &str = "/etc/fstab";
 
 /// Changes of the table. Comments, order and spaces of all other lines stay.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Fstab {
     /// Lines that are to be there. One for the same mount point (of swap, the same device) takes its place.
@@ -22,6 +23,7 @@ pub struct Fstab {
 
 /// A line of the table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FstabEntry {
     /// What is mounted: `UUID=...`, `LABEL=...`, a device.

@@ -30,6 +30,7 @@ const NAME_BYTES: usize = 253;
 
 /// The host's name, with its domain where it has one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Hostname(pub String);
 

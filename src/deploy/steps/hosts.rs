@@ -14,11 +14,13 @@ const HOSTS: &str = "/etc/hosts";
 /// Addresses with their names. The first line of an address gets these names, and keeps its comment; one that is missing
 /// is added. Other lines stay as they are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Hosts(pub Vec<Host>);
 
 /// An address and its names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Host {
     /// The address.

@@ -21,11 +21,13 @@ const SEED_BYTES: usize = 512;
 
 /// What the machine ID is to be: `reset`, so that the guest makes a new one when it starts, or 32 hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct MachineId(pub String);
 
 /// A new seed, where the guest keeps one, so that clones begin with numbers of their own: `new`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum RandomSeed {
     /// Other bytes, each time.

@@ -16,11 +16,13 @@ const MODULES_ALONE: &str = "/etc/modules";
 
 /// Settings by name, as `net.ipv4.ip_forward: 1`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Sysctl(pub BTreeMap<String, String>);
 
 /// Modules that are loaded when the guest starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Modules(pub Vec<String>);
 

@@ -33,6 +33,7 @@ const REPEATED: [&str; 2] = ["console", "earlycon"];
 
 /// Arguments of the kernel, of every entry that the loaders have.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct KernelArguments {
     /// Arguments that are to be there; `NAME=VALUE` takes the place of another value, but of `console`.

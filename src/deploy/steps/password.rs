@@ -26,6 +26,7 @@ const MAX_HASH_BYTES: usize = 1024;
 /// A user's password. One of `text`, `hash`, `random`, `locked`, `unlock` and `disabled`; `expire` alone, or beside one of
 /// the first three.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a key of a plan")]
 pub struct Password {
@@ -57,6 +58,7 @@ pub struct Password {
 
 /// The password of root.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct RootPassword(pub Selector);
 

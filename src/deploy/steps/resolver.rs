@@ -15,6 +15,7 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// The servers and domains, in a file of the administrator. Where the file is a symlink to what a running program makes
 /// (`/run`), it is put in its place only with `replace`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Resolver {
     /// The servers.

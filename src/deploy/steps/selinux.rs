@@ -14,6 +14,7 @@ const AUTORELABEL: &str = "/.autorelabel";
 /// The mode, and whether all files are labelled anew. Without this step, what is made gets the label that the guest's
 /// policy has for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Selinux {
     /// What the guest does from its next start on.
@@ -26,6 +27,7 @@ pub struct Selinux {
 
 /// What is done with what the policy does not allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SelinuxMode {
     /// It is refused.

@@ -17,6 +17,7 @@ const SERIAL_GETTY: &str = "serial-getty@.service";
 
 /// A line, as `ttyS0`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SerialConsole {
     /// The line: `ttyS0`, of Arm `ttyAMA0`, of paravirtual machines `hvc0`.

@@ -24,6 +24,7 @@ const RSA_BITS: usize = 3072;
 
 /// What is done with the keys of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SshHostKeys {
     /// Those that are missing are made.

@@ -17,6 +17,7 @@ const FILE: &str = ".ssh/authorized_keys";
 
 /// Keys that let a user in, beside those that do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SshKey {
     /// The user's name.

@@ -25,6 +25,7 @@ const NO_SETTINGS: [&str; 2] = ["include", "match"];
 /// Settings of sshd. Where its `sshd_config` includes `sshd_config.d` first, as Debian's and Red Hat's do, they get into
 /// a file of their own there, else into `sshd_config`, before the first `Match`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Sshd {
     /// How root is let in: `yes`, `no`, `prohibit-password`, `forced-commands-only`.
@@ -43,6 +44,7 @@ pub struct Sshd {
 
 /// The value of a setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Value {
     /// `yes`, `no`.

@@ -18,6 +18,7 @@ const GROUPS: [&str; 2] = ["sudo", "wheel"];
 
 /// A file in `/etc/sudoers.d`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Sudoers {
     /// Its name, of which sudo reads none with a dot or a `~`.

@@ -11,6 +11,7 @@ pub use operations::{OPERATIONS, Operation};
 
 /// Operations by name; `defaults` are those that are on by themselves, and `-NAME` leaves one out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Sysprep(pub Vec<String>);
 

@@ -20,6 +20,7 @@ const NOTHING: &str = "/dev/null";
 
 /// Units and services that are made, turned on or off, in the order of these lists. Names without a suffix are services.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Units {
     /// Units of the administrator, in `/etc/systemd/system`.
@@ -44,6 +45,7 @@ pub struct Units {
 
 /// A unit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct UnitFile {
     /// Its name, with its suffix: `app.service`.

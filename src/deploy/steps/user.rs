@@ -24,6 +24,7 @@ const SH: &str = "/bin/sh";
 /// A user. One who is missing is made as useradd(8) does by the guest's login.defs(5), `/etc/default/useradd` and
 /// `/etc/skel`; one who is there is changed only in what is given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct User {
     /// The name.
@@ -65,6 +66,7 @@ pub struct User {
 
 /// Whether a user may do all as root: no, with his password, or without it. In a plan `false`, `true`, `nopasswd`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(try_from = "SudoText", into = "SudoText")]
 pub enum Sudo {
     /// Not by this tool.
@@ -77,6 +79,7 @@ pub enum Sudo {
 
 /// It as a plan has it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 enum SudoText {
     Flag(bool),

@@ -19,6 +19,7 @@ const SHOWN_BYTES: u64 = 1 << 20;
 /// A file, directory or symlink of this machine, with all below it, into a directory of the guest, as `virt-copy-in` does.
 /// Owners are root's unless they are given; modes are those of the originals.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CopyIn {
     /// What is copied.

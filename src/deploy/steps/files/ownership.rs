@@ -14,6 +14,7 @@ pub struct Mode(pub u16);
 
 /// A user, and a group where there is a colon, by name as the guest knows it or by number: `ann`, `ann:staff`, `1000:50`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Owner(pub String);
 
@@ -51,6 +52,20 @@ impl<'de> Deserialize<'de> for Mode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text).map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+impl schemars::JsonSchema for Mode {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Mode".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "The low 12 bits of a mode, in octal digits: `0644`, `\"644\"`.",
+            "type": ["string", "integer"],
+        })
     }
 }
 

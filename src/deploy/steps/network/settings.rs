@@ -8,6 +8,7 @@ use super::values::{Mac, Prefix};
 
 /// How the network is set up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Network {
     /// What sets it up; by default what the guest has.
@@ -36,6 +37,7 @@ fn yes() -> bool {
 
 /// What sets a guest's network up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Stack {
@@ -72,6 +74,7 @@ pub enum Stack {
 
 /// A route besides the default one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Route {
     /// Where it leads.
@@ -89,6 +92,7 @@ pub struct Route {
 
 /// How a bond shares its work (the kernel's bonding.rst, `mode`); a name or its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum BondMode {
     /// In turns.
@@ -134,6 +138,7 @@ macro_rules! interfaces {
     ($($(#[$doc:meta])* $name:ident { $($(#[$own_doc:meta])* $own:ident: $kind:ty,)* })*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
         #[serde(deny_unknown_fields, rename_all = "kebab-case")]
         pub struct $name {
             $($(#[$own_doc])* pub $own: $kind,)*

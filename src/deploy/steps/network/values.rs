@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// An address with the length of its network's prefix: `192.0.2.10/24`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct Prefix {
     /// The address.
@@ -116,6 +117,7 @@ impl From<Prefix> for String {
 
 /// A hardware's address, in lower case with colons: 6 bytes of Ethernet, 8 or 20 of InfiniBand.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct Mac(String);
 

@@ -12,6 +12,7 @@ use crate::Result;
 
 /// What a password is to be, without its user: a text, or the other keys of [`Password`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Selector {
     /// The password.

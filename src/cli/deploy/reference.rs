@@ -1,0 +1,230 @@
+//! What a plan can have, told from its schema: as text, and as the man page diskfs-plan(5).
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use roff::{Roff, bold, roman};
+use serde_json::{Map, Value};
+
+use diskfs::{Error, ErrorKind, Result};
+
+use crate::cli::session::stdout;
+
+/// The schema of plans.
+pub(super) const SCHEMA: &str = include_str!("schema.json");
+
+/// Keys within keys, at most; there are four.
+const MAX_DEPTH: usize = 8;
+
+/// Something that a plan can have: a step, a key, or one of several values.
+struct Item {
+    /// Below how many others it stands.
+    depth: usize,
+    /// How it is written.
+    term: String,
+    /// What it means.
+    text: String,
+}
+
+/// A line for each step.
+pub(super) fn list_steps() -> Result<()> {
+    let mut out = stdout()?;
+    for (name, step) in steps(&schema()?) {
+        writeln!(out, "{name:<18} {}", plain(step))?;
+    }
+    Ok(out.flush()?)
+}
+
+/// All that one step can have.
+pub(super) fn describe(name: &str) -> Result<()> {
+    let schema = schema()?;
+    let steps = steps(&schema);
+    let Some((name, step)) = steps.iter().find(|(known, _)| *known == name) else {
+        let error = Error::new(ErrorKind::Invalid, format!("there is no step `{name}`"));
+        return Err(error.with_hint("`diskfs deploy --list-steps` tells which there are"));
+    };
+    let mut out = stdout()?;
+    for item in items(&schema, name, step) {
+        let indent = "    ".repeat(item.depth);
+        writeln!(out, "{indent}{}", item.term)?;
+        for line in item.text.lines() {
+            writeln!(out, "{indent}        {line}")?;
+        }
+    }
+    Ok(out.flush()?)
+}
+
+/// Writes diskfs-plan.5 into the directory.
+pub(in crate::cli) fn write_page(directory: &Path) -> io::Result<()> {
+    let schema = schema().map_err(io::Error::other)?;
+    let mut page = Roff::new();
+    page.control("TH", ["diskfs-plan", "5"])
+        .control("SH", ["NAME"])
+        .text([roman("diskfs-plan - what diskfs deploy does to a guest")])
+        .control("SH", ["DESCRIPTION"])
+        .text([roman(
+            "A plan is a document of YAML or JSON with one key, steps: a list of steps, each with one key, its name. \
+             They are worked out in their order, and all of them are written, or none.",
+        )])
+        .control("SH", ["EXAMPLE"])
+        .control("nf", [])
+        .text([roman(EXAMPLE)])
+        .control("fi", [])
+        .control("SH", ["STEPS"]);
+    for (name, step) in steps(&schema) {
+        for item in items(&schema, name, step) {
+            put(&mut page, &item);
+        }
+    }
+    page.control("SH", ["SEE ALSO"])
+        .text([roman("diskfs-deploy(1)")]);
+    std::fs::write(directory.join("diskfs-plan.5"), page.render())
+}
+
+/// A plan with some of the steps.
+const EXAMPLE: &str = "steps:
+  - hostname: web1.example.org
+  - user: {name: ann, password: {random: true}, sudo: nopasswd}
+  - network: {interfaces: [{mac: 52:54:00:12:34:56, dhcp4: true}]}
+  - write: {path: /etc/motd, text: \"Welcome\\n\", mode: 0644}";
+
+fn put(page: &mut Roff, item: &Item) {
+    let indent = (item.depth * 4).to_string();
+    if item.depth > 0 {
+        page.control("RS", [&*indent]);
+    }
+    page.control("TP", []);
+    page.text([bold(&item.term)]);
+    page.text([roman(item.text.replace('\n', " "))]);
+    if item.depth > 0 {
+        page.control("RE", []);
+    }
+}
+
+fn schema() -> Result<Value> {
+    serde_json::from_str(SCHEMA)
+        .map_err(|error| Error::new(ErrorKind::Invalid, format!("the schema of plans: {error}")))
+}
+
+/// Each step's name, and what its key holds.
+fn steps(schema: &Value) -> Vec<(&str, &Value)> {
+    let all = schema
+        .pointer("/$defs/Step/oneOf")
+        .and_then(Value::as_array);
+    all.into_iter()
+        .flatten()
+        .filter_map(|step| Some((properties(step)?.keys().next()?.as_str(), step)))
+        .collect()
+}
+
+fn properties(schema: &Value) -> Option<&Map<String, Value>> {
+    schema.get("properties")?.as_object()
+}
+
+/// The step, and all below it.
+fn items(schema: &Value, name: &str, step: &Value) -> Vec<Item> {
+    let mut items = Vec::new();
+    if let Some(value) = properties(step).and_then(|keys| keys.get(name)) {
+        let below = resolve(schema, value);
+        let text = [plain(step), plain(below)].join("\n");
+        items.push(Item {
+            depth: 0,
+            term: format!("{name}: {}", shape(schema, value)),
+            text,
+        });
+        walk(schema, below, 1, &mut items);
+    }
+    items
+}
+
+/// What is below a value: its keys, or the values that it can be.
+fn walk(schema: &Value, value: &Value, depth: usize, items: &mut Vec<Item>) {
+    let value = resolve(schema, value);
+    if depth > MAX_DEPTH {
+        return;
+    }
+    if let Some(element) = value.get("items") {
+        return walk(schema, element, depth, items);
+    }
+    for choice in choices(value) {
+        if let Some(constant) = choice.get("const").and_then(Value::as_str) {
+            items.push(Item {
+                depth,
+                term: constant.to_owned(),
+                text: plain(choice),
+            });
+        } else {
+            walk(schema, choice, depth, items);
+        }
+    }
+    let Some(keys) = properties(value) else {
+        return;
+    };
+    let is_needed = |key: &str| {
+        let needed = value.get("required").and_then(Value::as_array);
+        needed.is_some_and(|needed| needed.iter().any(|one| one == key))
+    };
+    let (needed, others): (Vec<_>, Vec<_>) = keys.iter().partition(|(key, _)| is_needed(key));
+    for (key, below) in needed.into_iter().chain(others) {
+        let needed = if is_needed(key) { " (needed)" } else { "" };
+        items.push(Item {
+            depth,
+            term: format!("{key}: {}{needed}", shape(schema, below)),
+            text: plain(below),
+        });
+        walk(schema, below, depth + 1, items);
+    }
+}
+
+/// The definition that a value names, or itself.
+fn resolve<'a>(schema: &'a Value, value: &'a Value) -> &'a Value {
+    let place = value.get("$ref").and_then(Value::as_str);
+    place
+        .and_then(|place| schema.pointer(place.strip_prefix('#')?))
+        .unwrap_or(value)
+}
+
+/// What a value can be, where it can be one of several.
+fn choices(value: &Value) -> impl Iterator<Item = &Value> {
+    let of = |key| value.get(key).and_then(Value::as_array);
+    of("oneOf").into_iter().chain(of("anyOf")).flatten()
+}
+
+/// How a value is written.
+fn shape(schema: &Value, value: &Value) -> String {
+    let value = resolve(schema, value);
+    if let Some(element) = value.get("items") {
+        return format!("[{}, ...]", shape(schema, element));
+    }
+    let choices: Vec<String> = choices(value)
+        .map(|choice| match choice.get("const").and_then(Value::as_str) {
+            Some(constant) => constant.to_owned(),
+            None => shape(schema, choice),
+        })
+        .filter(|shape| !shape.is_empty())
+        .collect();
+    if !choices.is_empty() {
+        return choices.join(" | ");
+    }
+    let kinds = match value.get("type") {
+        Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
+        Some(Value::String(kind)) => vec![&**kind],
+        _ => Vec::new(),
+    };
+    let names = kinds.into_iter().filter_map(|kind| match kind {
+        "string" => Some("TEXT"),
+        "integer" | "number" => Some("NUMBER"),
+        "boolean" => Some("true | false"),
+        "object" if value.get("properties").is_some() => Some("{...}"),
+        "object" => Some("{KEY: VALUE, ...}"),
+        _ => None,
+    });
+    names.collect::<Vec<_>>().join(" | ")
+}
+
+/// What the schema says of a value, without what only rustdoc understands.
+fn plain(value: &Value) -> String {
+    let text = value.get("description").and_then(Value::as_str);
+    let text = text.unwrap_or_default();
+    text.replace("[`", "`").replace("`]", "`")
+}
