@@ -4,10 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use super::guest::Guest;
 use super::steps::{
-    Append, Certificate, CloudInit, CopyIn, CronStep, Delete, Firstboot, Fstab, Hostname, Hosts,
-    KernelArguments, Link, Locale, MachineId, MakeDir, Modules, Network, Password, Permissions,
-    RandomSeed, Resolver, RootPassword, Selinux, SerialConsole, SshHostKeys, SshKey, Sshd, Sudoers,
-    Sysctl, Sysprep, Timezone, Units, Upload, User, Write,
+    Append, Certificate, CloudInit, CopyIn, CronStep, Delete, Firstboot, Fstab, Hostname,
+    Hosts, KernelArguments, Link, Locale, MachineId, MakeDir, Modules, Network, Password,
+    Permissions, RandomSeed, Resolver, RootPassword, Selinux, SerialConsole, SshHostKeys, SshKey,
+    Sshd, Sudoers, Sysctl, Sysprep, Timezone, Units, Upload, User,
+    Write,
 };
 use crate::{Error, ErrorKind, Result};
 

@@ -29,7 +29,9 @@ pub use certificate::Certificate;
 pub use clock::{Locale, Timezone};
 pub use cloud_init::{CloudInit, Seed};
 pub use cron::CronStep;
-pub use files::{Append, CopyIn, Delete, Link, MakeDir, Mode, Owner, Permissions, Upload, Write};
+pub use files::{
+    Append, CopyIn, Delete, Link, MakeDir, Mode, Owner, Permissions, Tar, Upload, Write,
+};
 pub use firstboot::Firstboot;
 pub use fstab::{Fstab, FstabEntry};
 pub use hostname::Hostname;

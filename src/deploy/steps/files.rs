@@ -200,7 +200,7 @@ fn has_lines(contents: &[u8], lines: &[u8]) -> bool {
 }
 
 /// A path of a plan, which begins at the guest's root.
-fn absolute<'p>(guest: &Guest, path: &'p str) -> Result<&'p str> {
+pub(super) fn absolute<'p>(guest: &Guest, path: &'p str) -> Result<&'p str> {
     if path.starts_with('/') && !path.contains('\0') {
         return Ok(path);
     }
