@@ -7,7 +7,7 @@ use super::steps::{
     Append, Certificate, CloudInit, CopyIn, CronStep, Delete, Firstboot, Fstab, Hostname,
     Hosts, KernelArguments, Link, Locale, MachineId, MakeDir, Modules, Network, Password,
     Permissions, RandomSeed, Resolver, RootPassword, Selinux, SerialConsole, SshHostKeys, SshKey,
-    Sshd, Sudoers, Sysctl, Sysprep, Timezone, Units, Upload, User,
+    Sshd, Sudoers, Sysctl, Sysprep, Tar, Timezone, Units, Upload, User,
     Write,
 };
 use crate::{Error, ErrorKind, Result};
@@ -127,6 +127,8 @@ steps! {
     "upload" Upload(Upload),
     /// A file or directory of this machine, with all below.
     "copy-in" CopyIn(CopyIn),
+    /// An archive of this machine, unpacked.
+    "tar" Tar(Tar),
     /// A directory, with those above it.
     "mkdir" MakeDir(MakeDir),
     /// A symlink.
