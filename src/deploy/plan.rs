@@ -7,7 +7,7 @@ use super::steps::{
     Append, Certificate, CloudInit, CopyIn, CronStep, Delete, Firstboot, Fstab, Hostname,
     Hosts, KernelArguments, Link, Locale, MachineId, MakeDir, Modules, Network, Password,
     Permissions, RandomSeed, Resolver, RootPassword, Selinux, SerialConsole, SshHostKeys, SshKey,
-    Sshd, Sudoers, Sysctl, Sysprep, Tar, Timezone, Units, Upload, User,
+    Sshd, Sudoers, Sysctl, Sysprep, Tar, Template, Timezone, Units, Upload, User,
     Write,
 };
 use crate::{Error, ErrorKind, Result};
@@ -121,6 +121,8 @@ steps! {
     "sudoers" Sudoers(Sudoers),
     /// A file with a text.
     "write" Write(Write),
+    /// A file with a text in which variables are put.
+    "template" Template(Template),
     /// A text behind what a file has.
     "append" Append(Append),
     /// A file of this machine.

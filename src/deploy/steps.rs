@@ -22,6 +22,7 @@ mod ssh_key;
 mod sshd;
 mod sudoers;
 mod sysprep;
+mod template;
 mod units;
 mod user;
 
@@ -49,6 +50,7 @@ pub use ssh_key::SshKey;
 pub use sshd::{Sshd, Value};
 pub use sudoers::Sudoers;
 pub use sysprep::{OPERATIONS, Operation, Sysprep};
+pub use template::Template;
 pub use units::{UnitFile, Units};
 pub use user::{Sudo, User};
 
