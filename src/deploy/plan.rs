@@ -7,7 +7,7 @@ use super::steps::{
     Append, Certificate, CloudInit, CopyIn, CronStep, Delete, Firstboot, Fstab, Hostname,
     Hosts, KernelArguments, Link, Locale, MachineId, MakeDir, Modules, Network, Password,
     Permissions, RandomSeed, Resolver, RootPassword, Selinux, SerialConsole, SshHostKeys, SshKey,
-    Sshd, Sudoers, Sysctl, Sysprep, Tar, Template, Timezone, Units, Upload, User,
+    Sshd, Sudoers, Sysctl, Sysprep, Tar, Template, Timezone, Udev, Units, Upload, User,
     Write,
 };
 use crate::{Error, ErrorKind, Result};
@@ -93,6 +93,8 @@ steps! {
     "cron" Cron(CronStep),
     /// Modules of its kernel.
     "modules" Modules(Modules),
+    /// What it does with devices.
+    "udev" Udev(Udev),
     /// What it starts by itself.
     "units" Units(Units),
     /// What it runs once, when it starts next.

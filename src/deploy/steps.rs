@@ -23,6 +23,7 @@ mod sshd;
 mod sudoers;
 mod sysprep;
 mod template;
+mod udev;
 mod units;
 mod user;
 
@@ -51,6 +52,7 @@ pub use sshd::{Sshd, Value};
 pub use sudoers::Sudoers;
 pub use sysprep::{OPERATIONS, Operation, Sysprep};
 pub use template::Template;
+pub use udev::Udev;
 pub use units::{UnitFile, Units};
 pub use user::{Sudo, User};
 
