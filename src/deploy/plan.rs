@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::guest::Guest;
 use super::steps::{
-    Append, Certificate, CloudInit, CopyIn, CronStep, Delete, Firstboot, Fstab, Hostname,
+    Agent, Append, Certificate, CloudInit, CopyIn, CronStep, Delete, Firstboot, Fstab, Hostname,
     Hosts, KernelArguments, Link, Locale, MachineId, MakeDir, Modules, Network, Password,
     Permissions, RandomSeed, Resolver, RootPassword, Selinux, SerialConsole, SshHostKeys, SshKey,
     Sshd, Sudoers, Sysctl, Sysprep, Tar, Template, Timezone, Udev, Units, Upload, User,
@@ -89,6 +89,8 @@ steps! {
     "serial-console" SerialConsole(SerialConsole),
     /// An authority that it trusts.
     "certificate" Certificate(Certificate),
+    /// A program that watches or serves it from within.
+    "agent" Agent(Agent),
     /// What it runs at set times.
     "cron" Cron(CronStep),
     /// Modules of its kernel.

@@ -1,5 +1,6 @@
 //! The steps of plans, one question a file.
 
+mod agent;
 mod certificate;
 mod clock;
 mod cloud_init;
@@ -27,6 +28,7 @@ mod udev;
 mod units;
 mod user;
 
+pub use agent::{Agent, Preset};
 pub use certificate::Certificate;
 pub use clock::{Locale, Timezone};
 pub use cloud_init::{CloudInit, Seed};
