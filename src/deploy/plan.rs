@@ -7,7 +7,7 @@ use super::steps::{
     Agent, Append, Certificate, CloudInit, CopyIn, CronStep, Delete, Firstboot, Fstab, Hostname,
     Hosts, KernelArguments, Link, Locale, MachineId, MakeDir, Modules, Network, Password,
     Permissions, RandomSeed, Resolver, RootPassword, Selinux, SerialConsole, SshHostKeys, SshKey,
-    Sshd, Sudoers, Sysctl, Sysprep, Tar, Template, Timezone, Udev, Units, Upload, User,
+    Sshd, Sudoers, Swap, Sysctl, Sysprep, Tar, Template, Timezone, Udev, Units, Upload, User,
     Write,
 };
 use crate::{Error, ErrorKind, Result};
@@ -81,6 +81,8 @@ steps! {
     "resolver" Resolver(Resolver),
     /// What it mounts.
     "fstab" Fstab(Fstab),
+    /// Where it swaps to.
+    "swap" Swap(Swap),
     /// Settings of its kernel.
     "sysctl" Sysctl(Sysctl),
     /// What its kernel is started with.
