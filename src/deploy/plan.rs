@@ -6,9 +6,9 @@ use super::guest::Guest;
 use super::steps::{
     Agent, Append, Certificate, CloudInit, CopyIn, CronStep, Delete, Firstboot, Fstab, Hostname,
     Hosts, KernelArguments, Link, Locale, MachineId, MakeDir, Modules, Network, Password,
-    Permissions, RandomSeed, Resolver, RootPassword, Selinux, SerialConsole, SshHostKeys, SshKey,
-    Sshd, Sudoers, Swap, Sysctl, Sysprep, Tar, Template, Timezone, Udev, Units, Upload, User,
-    Write,
+    Permissions, RandomSeed, Repository, Resolver, RootPassword, Selinux, SerialConsole,
+    SshHostKeys, SshKey, Sshd, Sudoers, Swap, Sysctl, Sysprep, Tar, Template, Timezone, Udev,
+    Units, Upload, User, Write,
 };
 use crate::{Error, ErrorKind, Result};
 
@@ -99,6 +99,8 @@ steps! {
     "modules" Modules(Modules),
     /// What it does with devices.
     "udev" Udev(Udev),
+    /// Where it gets packages from.
+    "repository" Repository(Repository),
     /// What it starts by itself.
     "units" Units(Units),
     /// What it runs once, when it starts next.
