@@ -40,8 +40,8 @@ pub struct Stage {
     /// By path without symlinks; the root is "". `None` for what is gone.
     nodes: BTreeMap<String, Option<Entry>>,
     touched: BTreeSet<String>,
-    /// Whether a path is made one more name of another one.
-    has_links: bool,
+    /// The paths that are made one more name of a file, by the file's.
+    names: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Stage {
@@ -51,7 +51,7 @@ impl Stage {
             guest,
             nodes: BTreeMap::new(),
             touched: BTreeSet::new(),
-            has_links: false,
+            names: BTreeMap::new(),
         }
     }
 
@@ -296,7 +296,7 @@ impl Stage {
             Some(entry) if entry.kind == Kind::Directory => {
                 return Err(self.error(vfs::ErrorKind::IsADirectory, "is a directory", &place));
             }
-            _ => {}
+            _ => self.check_no_first_name(&place)?,
         }
         let entry = self.new_at(&place, kind, 0o777)?;
         self.put(place, Some(entry));
@@ -324,7 +324,8 @@ impl Stage {
             .take_while(|path| path.starts_with(&below))
             .collect();
         for path in staged {
-            self.nodes.remove(&path);
+            let gone = self.nodes.remove(&path);
+            self.forget_name(&path, gone.flatten().as_ref());
         }
         self.put(place, None);
         Ok(())
@@ -443,6 +444,9 @@ impl Stage {
 
     fn put(&mut self, place: String, entry: Option<Entry>) {
         self.touched.insert(place.clone());
+        let before = self.nodes.remove(&place).flatten();
+        self.forget_name(&place, before.as_ref());
+        self.note_name(&place, entry.as_ref());
         self.nodes.insert(place, entry);
     }
 

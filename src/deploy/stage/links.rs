@@ -2,7 +2,7 @@
 
 use diskfs_vfs::{self as vfs, Follow};
 
-use super::{Contents, Kind, Stage};
+use super::{Contents, Entry, Kind, Stage};
 use crate::Result;
 
 impl Stage {
@@ -37,7 +37,6 @@ impl Stage {
             None => {}
         }
         let entry = self.new_at(&place, kind, 0o644)?;
-        self.has_links = true;
         self.put(place, Some(entry));
         Ok(())
     }
@@ -55,23 +54,84 @@ impl Stage {
         Ok(inode(place)? == inode(first)?)
     }
 
-    /// That nothing at or below a path is named by a name that was made of it.
+    /// That nothing at or below a path has a name elsewhere that was made of it.
     pub(super) fn check_no_first_name(&self, place: &str) -> Result<()> {
-        if !self.has_links {
-            return Ok(());
-        }
         let below = format!("{place}/");
-        for (path, node) in &self.nodes {
-            let Some(Kind::File(Contents::SameAs(first))) = node.as_ref().map(|node| &node.kind)
-            else {
+        let from = self.names.range(place.to_owned()..);
+        // Between a directory and what is below it there are others: `/a`, `/a-b`, `/a/b`.
+        let firsts = from.take_while(|(first, _)| first.starts_with(place));
+        for (first, names) in firsts {
+            if first != place && !first.starts_with(&below) {
                 continue;
-            };
-            let is_in = first == place || first.starts_with(&below);
-            if is_in && path != place && !path.starts_with(&below) {
-                let reason = format!("is a name of {path}, too: remove that first");
+            }
+            let mut others = names.iter();
+            let other = others.find(|name| *name != place && !name.starts_with(&below));
+            if let Some(other) = other {
+                let reason = format!("is a name of {other}, too: remove that first");
                 return Err(self.error(vfs::ErrorKind::Invalid, reason, first));
             }
         }
         Ok(())
+    }
+
+    /// Keeps in mind that a path is one more name of a file.
+    pub(super) fn note_name(&mut self, place: &str, entry: Option<&Entry>) {
+        if let Some(first) = first_name(entry) {
+            let names = self.names.entry(first.to_owned()).or_default();
+            names.insert(place.to_owned());
+        }
+    }
+
+    /// And that it is no longer.
+    pub(super) fn forget_name(&mut self, place: &str, entry: Option<&Entry>) {
+        let Some(first) = first_name(entry) else {
+            return;
+        };
+        if let Some(names) = self.names.get_mut(first) {
+            names.remove(place);
+            if names.is_empty() {
+                self.names.remove(first);
+            }
+        }
+    }
+}
+
+fn first_name(entry: Option<&Entry>) -> Option<&str> {
+    match &entry?.kind {
+        Kind::File(Contents::SameAs(first)) => Some(first),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::steps::testing::guest;
+
+    #[test]
+    fn what_is_written_by_one_name_is_in_both() {
+        let stage = &mut guest("-- /etc/a --\nold\n").stage;
+        stage.hard_link("/etc/b", "/etc/a").unwrap();
+        stage.hard_link("/etc/c", "/etc/b").unwrap();
+        stage.write_text("/etc/c", "new\n").unwrap();
+        assert_eq!(stage.text("/etc/a").unwrap().unwrap(), "new\n");
+        assert_eq!(stage.text("/etc/b").unwrap().unwrap(), "new\n");
+        let changes = stage.changes().unwrap();
+        let paths: Vec<&str> = changes.iter().map(|it| &*it.path).collect();
+        assert_eq!(paths, ["/etc/a", "/etc/b", "/etc/c"]);
+    }
+
+    #[test]
+    fn a_first_name_stays_as_long_as_there_are_others() {
+        let stage = &mut guest("-- /etc/d/a --\nx\n-- /etc/d-e --\nx\n").stage;
+        stage.hard_link("/etc/b", "/etc/d/a").unwrap();
+        for path in ["/etc/d/a", "/etc/d"] {
+            let told = stage.remove(path).unwrap_err().to_string();
+            assert!(told.contains("/etc/b"), "{told}");
+        }
+        stage.remove("/etc/d-e").unwrap();
+        stage.remove("/etc/b").unwrap();
+        stage.remove("/etc/d").unwrap();
+        assert!(!stage.exists("/etc/d/a").unwrap());
+        assert!(stage.hard_link("/etc/b", "/etc/d/a").is_err());
     }
 }
