@@ -15,6 +15,10 @@ use crate::{Result, SwapOptions};
 
 /// What the first page of an area ends with: `mkswap` of Linux.
 const MAGIC: &[u8] = b"SWAPSPACE2";
+
+/// The same of one that a guest sleeps in, which must stay.
+const ASLEEP: &[u8] = b"S1SUSPEND\0";
+
 const PAGE_BYTES: u64 = 4096;
 
 /// What nobody but root may read.
@@ -186,7 +190,7 @@ fn is_area(guest: &Guest, place: &str, there: Option<&Entry>, size_bytes: u64) -
         }
         _ => return Ok(false),
     };
-    Ok(start.ends_with(MAGIC))
+    Ok(start.ends_with(MAGIC) || start.ends_with(ASLEEP))
 }
 
 /// That the file is on a filesystem that Linux swaps to.
