@@ -18,7 +18,7 @@ struct Store {
     /// All that are trusted, as the family's own programs make it.
     bundle: &'static str,
     /// Where each has a file of its own, which OpenSSL finds by its hash.
-    hashed: Option<&'static str>,
+    hashed: &'static [&'static str],
 }
 
 const STORES: [Store; 3] = [
@@ -26,19 +26,23 @@ const STORES: [Store; 3] = [
         dir: "/etc/pki/ca-trust/source/anchors",
         suffix: "pem",
         bundle: "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-        hashed: Some("/etc/pki/ca-trust/extracted/pem/directory-hash"),
+        hashed: &["/etc/pki/ca-trust/extracted/pem/directory-hash"],
     },
     Store {
         dir: "/etc/pki/trust/anchors",
         suffix: "pem",
         bundle: "/var/lib/ca-certificates/ca-bundle.pem",
-        hashed: Some("/var/lib/ca-certificates/openssl"),
+        // The first is OpenSSL's own, the second is what /etc/ssl/certs leads to.
+        hashed: &[
+            "/var/lib/ca-certificates/openssl",
+            "/var/lib/ca-certificates/pem",
+        ],
     },
     Store {
         dir: "/usr/local/share/ca-certificates",
         suffix: "crt",
         bundle: "/etc/ssl/certs/ca-certificates.crt",
-        hashed: Some("/etc/ssl/certs"),
+        hashed: &["/etc/ssl/certs"],
     },
 ];
 
@@ -73,12 +77,12 @@ impl Certificate {
             if let Some(text) = bundle {
                 guest.stage.write_text(store.bundle, &self.with_all(text))?;
             }
-            return match store.hashed {
-                Some(hashed) if guest.stage.is_dir(hashed)? => {
-                    self.put_by_hash(guest, hashed, &path)
+            for hashed in store.hashed {
+                if guest.stage.is_dir(hashed)? {
+                    self.put_by_hash(guest, hashed, &path)?;
                 }
-                _ => Ok(()),
-            };
+            }
+            return Ok(());
         }
         Err(guest.invalid("the guest has no store of certificates: install ca-certificates in it"))
     }
