@@ -38,7 +38,7 @@ use serde::Serialize;
 
 pub use apply::apply;
 pub use plan::{Plan, Step};
-pub use stage::{Aspect, Change, Contents, Entry, Kind, Stage};
+pub use stage::{Aspect, Change, Contents, Entry, Kind, Part, Stage};
 pub use steps::*;
 
 use crate::{Filesystem, Result, WritableFilesystem};

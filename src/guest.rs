@@ -3,6 +3,7 @@
 //! Nothing of the guest is run, and nothing is written to find out. What can't be mounted is left
 //! out; [`System::explain`] tells what, and why.
 
+pub(crate) mod architecture;
 mod btrfs;
 mod crypttab;
 mod device;

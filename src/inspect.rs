@@ -9,7 +9,6 @@
 
 mod accounts;
 mod activity;
-mod architecture;
 mod boot;
 mod cloud_init;
 mod cron;
@@ -58,7 +57,7 @@ pub use ssh::{AuthorizedKey, PublicKey, Ssh};
 pub use sudoers::SudoRule;
 pub use windows::{Adapter, Drive, Hibernation, Program, Start, Windows, WindowsService};
 
-use crate::Filesystem;
+use crate::{Filesystem, guest};
 use files::Files;
 
 /// What there is to know of a guest.
@@ -135,7 +134,7 @@ impl Report {
         let packages = packages::of(&files);
         let report = Self {
             release: release::of(&files),
-            architecture: architecture::of(&files),
+            architecture: architecture_of(&files),
             hostname: host::name(&files),
             machine_id: host::machine_id(&files),
             timezone: host::timezone(&files),
@@ -170,6 +169,13 @@ impl Report {
             ..report
         }
     }
+}
+
+/// The architecture of the guest's programs.
+fn architecture_of(files: &Files<'_>) -> Option<String> {
+    let (program, name) = guest::architecture::of(files.filesystem())?;
+    files.came_from("architecture", program, None);
+    Some(name.to_owned())
 }
 
 #[cfg(test)]

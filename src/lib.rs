@@ -51,6 +51,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub mod archive;
 pub mod deploy;
 mod error;
 pub mod export;

@@ -15,6 +15,9 @@ const WINDOW_LOG: u32 = 27;
 /// What a block of LZ4's legacy frame unpacks to at most (LZ4 frame format description, "Legacy frame").
 const LZ4_BLOCK_BYTES: usize = 8 << 20;
 
+/// What LZ4's frames begin with (LZ4 frame format description, "Magic Number").
+const LZ4_FRAME: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
+
 /// How much of a file is the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Streams {
@@ -26,11 +29,12 @@ pub enum Streams {
 
 /// Whether what begins so is packed in a way that is known.
 pub fn is_packed(start: &[u8]) -> bool {
-    let known: [&[u8]; 4] = [
+    let known: [&[u8]; 5] = [
         &[0x1f, 0x8b],
         b"\xfd7zXZ\0",
         &[0x28, 0xb5, 0x2f, 0xfd],
         &[0x02, 0x21, 0x4c, 0x18],
+        &LZ4_FRAME,
     ];
     known.iter().any(|magic| start.starts_with(magic))
 }
@@ -67,6 +71,9 @@ pub fn stream<'r>(
         ([0x02, 0x21, 0x4c, 0x18, ..], _) => {
             packed.consume(4);
             Some(Box::new(LegacyLz4::new(packed)))
+        }
+        ([0x04, 0x22, 0x4d, 0x18, ..], _) => {
+            Some(Box::new(lz4_flex::frame::FrameDecoder::new(packed)))
         }
         _ => None,
     })
@@ -196,6 +203,9 @@ mod tests {
         }
         lz4.extend([1, 2, 3]);
         assert_eq!(unpacked(&lz4).unwrap(), plain);
+        let mut frame = lz4_flex::frame::FrameEncoder::new(Vec::new());
+        frame.write_all(&plain).unwrap();
+        assert_eq!(unpacked(&frame.finish().unwrap()).unwrap(), plain);
         assert_eq!(unpacked(&plain), None);
         assert_eq!(unpacked(b""), None);
     }

@@ -1,7 +1,5 @@
 //! `diskfs tar-in`.
 
-mod archive;
-mod member;
 mod unpack;
 
 use std::fs::File;
@@ -10,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use diskfs::archive::{self, Archive};
 use diskfs::vfs::Follow;
 use diskfs::{Error, ErrorKind, Result};
 use serde_json::Map;
@@ -19,13 +18,12 @@ use super::options::SourceArgs;
 use super::progress::Progress;
 use super::session::Session;
 use super::target::{TargetPlace, Targets, WriteArgs};
-use archive::Archive;
 use unpack::Unpacker;
 
 /// Unpack a tar archive into an image
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The archive may be compressed with gzip or zstd. Modes, owners (by number), times, hard links,
+    after_help = "The archive may be compressed with gzip, xz, zstd or lz4. Modes, owners (by number), times, hard links,
 devices, extended attributes and ACLs (pax SCHILY.xattr) and holes (GNU sparse) are kept. Names that
 are absolute, have `..` in them, or lead out of DIR through a symlink are refused; so are hard links to
 such names. A symlink in the way of a file is replaced itself.

@@ -1,10 +1,11 @@
 //! Writes what a stage changes.
 
 use std::fs::File;
+use std::io::{self, Read};
 
 use diskfs_vfs::{
-    self as vfs, Follow, FsWrite, InodeNumber, NewAttributes, NewKind, SetMetadata, SetXattr,
-    edit::remove_tree, replace_contents, resolve, resolve_parent,
+    self as vfs, Fallocate, FileWriter, Follow, FsWrite, InodeNumber, NewAttributes, NewKind,
+    SetMetadata, SetXattr, edit::remove_tree, replace_contents, resolve, resolve_parent,
 };
 
 use super::stage::{Aspect, Change, Contents, Entry, Kind};
@@ -36,7 +37,12 @@ fn write_all(changes: &[Change], target: &WritableFilesystem) -> Result<()> {
         fs: target.as_fs(),
         target,
     };
-    changes.iter().try_for_each(|change| writer.write(change))
+    // What is one more name of a file comes when all files are there.
+    let (names, files): (Vec<&Change>, Vec<&Change>) = changes
+        .iter()
+        .partition(|change| first_name(change).is_some());
+    let mut all = files.into_iter().chain(names);
+    all.try_for_each(|change| writer.write(change))
 }
 
 /// That there is room, as far as it can be said before.
@@ -68,11 +74,18 @@ fn needed_bytes(change: &Change) -> u64 {
         0
     };
     let contents = match &after.kind {
-        Kind::File(Contents::Bytes(bytes)) => bytes.len() as u64,
-        Kind::File(Contents::Host { size_bytes, .. }) => *size_bytes,
+        Kind::File(contents) => contents.size_bytes(),
         _ => 0,
     };
     new.saturating_add(contents)
+}
+
+/// The file that a path is to be one more name of.
+fn first_name(change: &Change) -> Option<&str> {
+    match &change.after.as_ref()?.kind {
+        Kind::File(Contents::SameAs(first)) => Some(first),
+        _ => None,
+    }
 }
 
 struct Writer<'a> {
@@ -91,7 +104,9 @@ impl Writer<'_> {
                 if before.is_some() && !stays {
                     remove_tree(self.fs, path, &mut |_| {}).map_err(failed)?;
                 }
-                if stays {
+                if let Some(first) = first_name(change) {
+                    self.link(path, first).map_err(failed)
+                } else if stays {
                     let inode = resolve(self.fs, path, Follow::AllButLast).map_err(failed)?;
                     self.change(inode, change, after)
                 } else {
@@ -102,6 +117,12 @@ impl Writer<'_> {
             }
             (None, None) => Ok(()),
         }
+    }
+
+    fn link(&self, path: &[u8], first: &str) -> vfs::Result<()> {
+        let inode = resolve(self.fs, first.as_bytes(), Follow::AllButLast)?;
+        let (dir, name) = resolve_parent(self.fs, path)?;
+        self.fs.link(inode, dir, &name)
     }
 
     fn create(&self, path: &[u8], entry: &Entry) -> vfs::Result<InodeNumber> {
@@ -160,15 +181,44 @@ impl Writer<'_> {
                 let file = File::open(path).map_err(|e| Error::from(e).in_file(path))?;
                 replace_contents(self.fs, inode, &mut &file, told).map_err(failed)?;
             }
+            Kind::File(Contents::Part(part)) => {
+                replace_contents(self.fs, inode, &mut part.reader(), told).map_err(failed)?;
+            }
+            Kind::File(Contents::Allocated { start, size_bytes }) => {
+                self.allocate(inode, start, *size_bytes).map_err(failed)?;
+            }
             _ => {}
         }
         Ok(())
     }
 
+    /// Fills a file with these bytes and zeroes behind them, and leaves no hole in it.
+    fn allocate(&self, inode: InodeNumber, start: &[u8], size_bytes: u64) -> vfs::Result<()> {
+        let told = &mut |_| {};
+        let rest = size_bytes.saturating_sub(start.len() as u64);
+        replace_contents(self.fs, inode, &mut &*start, told)?;
+        let allocated = self.fs.fallocate(inode, 0, size_bytes, Fallocate::Allocate);
+        match allocated {
+            Err(error) if error.kind() == vfs::ErrorKind::Unsupported => {
+                let mut writer = FileWriter::new(self.fs, inode, start.len() as u64);
+                writer.put_all(&mut io::repeat(0).take(rest), told)
+            }
+            allocated => allocated,
+        }
+    }
+
+    /// What a filesystem has no place for is left out: a guest would find it without, too.
     fn set_xattrs(&self, inode: InodeNumber, entry: &Entry) -> vfs::Result<()> {
         for (name, value) in &entry.xattrs {
-            self.fs
-                .set_xattr(inode, name.as_bytes(), value, SetXattr::Any)?;
+            let set = self
+                .fs
+                .set_xattr(inode, name.as_bytes(), value, SetXattr::Any);
+            match set {
+                Err(error) if error.kind() == vfs::ErrorKind::Unsupported => {
+                    tracing::warn!(name, "the filesystem has no such attributes");
+                }
+                set => set?,
+            }
         }
         Ok(())
     }
@@ -177,6 +227,7 @@ impl Writer<'_> {
 /// Whether the file stays the one that it is, with what is not named of it.
 fn stays(before: &Entry, after: &Entry) -> bool {
     match (&before.kind, &after.kind) {
+        (Kind::File(_), Kind::File(Contents::SameAs(_))) => false,
         (Kind::File(_), Kind::File(_)) => true,
         (Kind::Directory, Kind::Directory) => !after.is_new,
         (before, after) => before == after,

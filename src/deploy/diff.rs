@@ -73,6 +73,9 @@ fn header(change: &Change) -> String {
 }
 
 fn described(entry: &Entry) -> String {
+    if let Kind::File(Contents::SameAs(first)) = &entry.kind {
+        return format!("one more name of {}", first.escape_debug());
+    }
     let what = target(entry).unwrap_or_else(|| entry.kind.name().to_owned());
     format!(
         "{what}, {:04o}, {}:{}",

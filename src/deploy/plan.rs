@@ -4,10 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use super::guest::Guest;
 use super::steps::{
-    Append, Certificate, CloudInit, CopyIn, CronStep, Delete, Firstboot, Fstab, Hostname, Hosts,
-    KernelArguments, Link, Locale, MachineId, MakeDir, Modules, Network, Password, Permissions,
-    RandomSeed, Resolver, RootPassword, Selinux, SerialConsole, SshHostKeys, SshKey, Sshd, Sudoers,
-    Sysctl, Sysprep, Timezone, Units, Upload, User, Write,
+    Agent, Append, Certificate, CloudInit, CopyIn, CronStep, Delete, Firstboot, Fstab, Hostname,
+    Hosts, KernelArguments, Link, Locale, MachineId, MakeDir, Modules, Network, Password,
+    Permissions, RandomSeed, Repository, Resolver, RootPassword, Selinux, SerialConsole,
+    SshHostKeys, SshKey, Sshd, Sudoers, Swap, Sysctl, Sysprep, Tar, Template, Timezone, Udev,
+    Units, Upload, User, Write,
 };
 use crate::{Error, ErrorKind, Result};
 
@@ -82,6 +83,8 @@ steps! {
     "resolver" Resolver(Resolver),
     /// What it mounts.
     "fstab" Fstab(Fstab),
+    /// Where it swaps to.
+    "swap" Swap(Swap),
     /// Settings of its kernel.
     "sysctl" Sysctl(Sysctl),
     /// What its kernel is started with.
@@ -90,10 +93,16 @@ steps! {
     "serial-console" SerialConsole(SerialConsole),
     /// An authority that it trusts.
     "certificate" Certificate(Certificate),
+    /// A program that watches or serves it from within.
+    "agent" Agent(Agent),
     /// What it runs at set times.
     "cron" Cron(CronStep),
     /// Modules of its kernel.
     "modules" Modules(Modules),
+    /// What it does with devices.
+    "udev" Udev(Udev),
+    /// Where it gets packages from.
+    "repository" Repository(Repository),
     /// What it starts by itself.
     "units" Units(Units),
     /// What it runs once, when it starts next.
@@ -122,12 +131,16 @@ steps! {
     "sudoers" Sudoers(Sudoers),
     /// A file with a text.
     "write" Write(Write),
+    /// A file with a text in which variables are put.
+    "template" Template(Template),
     /// A text behind what a file has.
     "append" Append(Append),
     /// A file of this machine.
     "upload" Upload(Upload),
     /// A file or directory of this machine, with all below.
     "copy-in" CopyIn(CopyIn),
+    /// An archive of this machine, unpacked.
+    "tar" Tar(Tar),
     /// A directory, with those above it.
     "mkdir" MakeDir(MakeDir),
     /// A symlink.

@@ -8,10 +8,13 @@
 mod changes;
 mod entry;
 mod expand;
+mod links;
+mod part;
 mod resolve;
 mod same;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -22,6 +25,7 @@ use crate::{Error, ErrorKind, Filesystem, Result};
 
 pub use changes::{Aspect, Change};
 pub use entry::{Contents, Entry, Kind};
+pub use part::Part;
 
 /// More than any file of settings has.
 const SETTINGS_BYTES: u64 = 16 << 20;
@@ -36,6 +40,8 @@ pub struct Stage {
     /// By path without symlinks; the root is "". `None` for what is gone.
     nodes: BTreeMap<String, Option<Entry>>,
     touched: BTreeSet<String>,
+    /// The paths that are made one more name of a file, by the file's.
+    names: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Stage {
@@ -45,6 +51,7 @@ impl Stage {
             guest,
             nodes: BTreeMap::new(),
             touched: BTreeSet::new(),
+            names: BTreeMap::new(),
         }
     }
 
@@ -72,6 +79,14 @@ impl Stage {
     /// As [`entry`](Self::entry).
     pub fn link_entry(&self, path: &str) -> Result<Option<Entry>> {
         self.at(&self.place(path, Follow::AllButLast)?)
+    }
+
+    /// The path without symlinks of what a path leads to, whether or not something is there.
+    ///
+    /// # Errors
+    /// What keeps one from knowing.
+    pub(super) fn resolved(&self, path: &str) -> Result<String> {
+        self.place(path, Follow::All)
     }
 
     /// Whether there is something, symlinks followed.
@@ -112,9 +127,25 @@ impl Stage {
         let bytes = match entry.kind {
             Kind::File(Contents::AsBefore) => self.guest.read_at_most(&place, SETTINGS_BYTES)?,
             Kind::File(Contents::Bytes(bytes)) => bytes.to_vec(),
+            Kind::File(contents) if contents.size_bytes() > SETTINGS_BYTES => {
+                let reason = format!("is larger than {SETTINGS_BYTES} bytes");
+                return Err(self.error(vfs::ErrorKind::Invalid, reason, &place));
+            }
             Kind::File(Contents::Host { path, .. }) => {
                 std::fs::read(&path).map_err(|error| Error::from(error).in_file(path))?
             }
+            Kind::File(Contents::Part(part)) => {
+                let mut bytes = Vec::new();
+                part.reader().read_to_end(&mut bytes)?;
+                bytes
+            }
+            Kind::File(Contents::Allocated { start, size_bytes }) => {
+                let mut bytes = start.to_vec();
+                bytes.resize(usize::try_from(size_bytes).unwrap_or(usize::MAX), 0);
+                bytes
+            }
+            // Names of others are followed to them.
+            Kind::File(Contents::SameAs(_)) => return Ok(None),
             Kind::Directory => {
                 return Err(self.error(vfs::ErrorKind::IsADirectory, "is a directory", &place));
             }
@@ -265,7 +296,7 @@ impl Stage {
             Some(entry) if entry.kind == Kind::Directory => {
                 return Err(self.error(vfs::ErrorKind::IsADirectory, "is a directory", &place));
             }
-            _ => {}
+            _ => self.check_no_first_name(&place)?,
         }
         let entry = self.new_at(&place, kind, 0o777)?;
         self.put(place, Some(entry));
@@ -284,6 +315,7 @@ impl Stage {
         if place.is_empty() {
             return Err(self.error(vfs::ErrorKind::Invalid, "the root stays", "/"));
         }
+        self.check_no_first_name(&place)?;
         let below = format!("{place}/");
         let staged: Vec<String> = self
             .nodes
@@ -292,7 +324,8 @@ impl Stage {
             .take_while(|path| path.starts_with(&below))
             .collect();
         for path in staged {
-            self.nodes.remove(&path);
+            let gone = self.nodes.remove(&path);
+            self.forget_name(&path, gone.flatten().as_ref());
         }
         self.put(place, None);
         Ok(())
@@ -398,12 +431,22 @@ impl Stage {
             Contents::Host { path, size_bytes } if entry.size_bytes == *size_bytes => {
                 same::as_on_host(self.guest.open(place)?, path)
             }
+            Contents::Part(part) if entry.size_bytes == part.size_bytes() => {
+                same::is(self.guest.open(place)?, part.reader(), Error::from)
+            }
+            Contents::SameAs(first) => self.is_one_file(place, first),
+            Contents::Allocated { start, size_bytes } if entry.size_bytes == *size_bytes => {
+                same::begins_with(self.guest.open(place)?, start)
+            }
             _ => Ok(false),
         }
     }
 
     fn put(&mut self, place: String, entry: Option<Entry>) {
         self.touched.insert(place.clone());
+        let before = self.nodes.remove(&place).flatten();
+        self.forget_name(&place, before.as_ref());
+        self.note_name(&place, entry.as_ref());
         self.nodes.insert(place, entry);
     }
 
@@ -450,6 +493,16 @@ impl From<Arc<[u8]>> for Contents {
 }
 
 impl Contents {
+    /// How much is to be written of them.
+    pub fn size_bytes(&self) -> u64 {
+        match self {
+            Self::AsBefore | Self::SameAs(_) => 0,
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Part(part) => part.size_bytes(),
+            Self::Host { size_bytes, .. } | Self::Allocated { size_bytes, .. } => *size_bytes,
+        }
+    }
+
     /// Those of a file of this machine.
     ///
     /// # Errors

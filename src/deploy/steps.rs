@@ -1,5 +1,6 @@
 //! The steps of plans, one question a file.
 
+mod agent;
 mod certificate;
 mod clock;
 mod cloud_init;
@@ -14,6 +15,7 @@ mod kernel;
 mod kernel_arguments;
 mod network;
 mod password;
+mod repository;
 mod resolver;
 mod selinux;
 mod serial_console;
@@ -21,15 +23,21 @@ mod ssh_host_keys;
 mod ssh_key;
 mod sshd;
 mod sudoers;
+mod swap;
 mod sysprep;
+mod template;
+mod udev;
 mod units;
 mod user;
 
+pub use agent::{Agent, Preset};
 pub use certificate::Certificate;
 pub use clock::{Locale, Timezone};
 pub use cloud_init::{CloudInit, Seed};
 pub use cron::CronStep;
-pub use files::{Append, CopyIn, Delete, Link, MakeDir, Mode, Owner, Permissions, Upload, Write};
+pub use files::{
+    Append, CopyIn, Delete, Link, MakeDir, Mode, Owner, Permissions, Tar, Upload, Write,
+};
 pub use firstboot::Firstboot;
 pub use fstab::{Fstab, FstabEntry};
 pub use hostname::Hostname;
@@ -39,6 +47,7 @@ pub use kernel::{Modules, Sysctl};
 pub use kernel_arguments::KernelArguments;
 pub use network::{Bond, BondMode, Interface, Mac, Network, Prefix, Route, Stack, Vlan};
 pub use password::{Password, RootPassword, Selector};
+pub use repository::Repository;
 pub use resolver::Resolver;
 pub use selinux::{Selinux, SelinuxMode};
 pub use serial_console::SerialConsole;
@@ -46,7 +55,10 @@ pub use ssh_host_keys::SshHostKeys;
 pub use ssh_key::SshKey;
 pub use sshd::{Sshd, Value};
 pub use sudoers::Sudoers;
+pub use swap::{Size, Swap};
 pub use sysprep::{OPERATIONS, Operation, Sysprep};
+pub use template::Template;
+pub use udev::Udev;
 pub use units::{UnitFile, Units};
 pub use user::{Sudo, User};
 

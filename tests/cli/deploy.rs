@@ -224,6 +224,60 @@ fn units_are_as_systemctl_has_them() {
 }
 
 #[test]
+fn archives_and_swap_files_are_whole() {
+    let Some(guest) = Guest::new().filter(|_| require("tar").is_some()) else {
+        return;
+    };
+    let pack = guest.at("pack");
+    fs::create_dir_all(pack.join("dir")).unwrap();
+    fs::write(pack.join("dir/conf"), "a=1\n").unwrap();
+    // Its other name is written before it.
+    fs::hard_link(pack.join("dir/conf"), pack.join("0")).unwrap();
+    let large: Vec<u8> = (0..3_u32 << 18).flat_map(u32::to_le_bytes).collect();
+    fs::write(pack.join("large"), &large).unwrap();
+    std::os::unix::fs::symlink("large", pack.join("link")).unwrap();
+    let mut tar = Command::new("tar");
+    tar.arg("-C").arg(&pack).args(["--sort=name", "-czf"]);
+    tar.arg(guest.at("pack.tar.gz"))
+        .args(["large", "dir", "0", "link"]);
+    assert!(tar.status().unwrap().success());
+    let steps = "steps: [{tar: {from: pack.tar.gz, to: /opt, owner: \"root:staff\"}}, {swap: {file: /swapfile, size: 1M, label: more}}]";
+    fs::write(guest.at("plan.yaml"), steps).unwrap();
+    let words = ["deploy", "disk.img", "--plan", "plan.yaml"];
+    guest.diskfs(&words).text();
+    guest.is_right();
+    assert_eq!(guest.cat("/opt/0"), "a=1\n");
+    guest.diskfs(&["cp", "disk.img:/opt/link", "got"]).text();
+    assert!(fs::read(guest.at("got")).unwrap() == large);
+    let stat = |path: &str| {
+        let path = format!("disk.img:{path}");
+        let stat = guest.diskfs(&["stat", "--json", &path]).json();
+        stat["entries"][0].clone()
+    };
+    let (first, other) = (stat("/opt/dir/conf"), stat("/opt/0"));
+    assert_eq!((&first["links"], &other["links"]), (&2.into(), &2.into()));
+    assert_eq!(first["gid"], 50);
+    guest.diskfs(&["cp", "disk.img:/swapfile", "swap"]).text();
+    let swap = fs::read(guest.at("swap")).unwrap();
+    assert_eq!(swap.len(), 1 << 20);
+    assert_eq!(&swap[4086..4096], b"SWAPSPACE2");
+    // No hole is in it: all of its blocks are its own.
+    let mut debugfs = Command::new("debugfs");
+    debugfs
+        .args(["-R", "stat /swapfile"])
+        .arg(guest.at("disk.img"));
+    if let Ok(output) = debugfs.output() {
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(told.contains("Blockcount: 2048"), "{told}");
+    }
+    let again = guest.diskfs(&words).text();
+    let done = again
+        .lines()
+        .filter(|line| line.ends_with(": nothing to do"));
+    assert_eq!(done.count(), 2, "{again}");
+}
+
+#[test]
 fn many_guests_have_a_line_each() {
     let Some(guest) = Guest::new() else { return };
     fs::copy(guest.at("disk.img"), guest.at("two.img")).unwrap();

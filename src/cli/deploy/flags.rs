@@ -11,7 +11,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 use diskfs::deploy::{
     Append, CopyIn, Delete, Firstboot, Hostname, Link, Locale, MachineId, MakeDir, Mode, Owner,
-    Permissions, RootPassword, Selector, Selinux, SelinuxMode, Step, Sysprep, Timezone, Units,
+    Permissions, RootPassword, Selector, Selinux, SelinuxMode, Step, Sysprep, Tar, Timezone, Units,
     Upload, Write,
 };
 
@@ -126,6 +126,19 @@ const FLAGS: &[Flag] = &[
         parse: |value| {
             let (from, to) = pair(value, "LOCAL:DIR")?;
             Ok(Step::CopyIn(CopyIn {
+                from: PathBuf::from(from),
+                to,
+                owner: None,
+            }))
+        },
+    },
+    Flag {
+        name: "tar-in",
+        value: "FILE:DIR",
+        help: "An archive of this machine, unpacked below a directory",
+        parse: |value| {
+            let (from, to) = pair(value, "FILE:DIR")?;
+            Ok(Step::Tar(Tar {
                 from: PathBuf::from(from),
                 to,
                 owner: None,

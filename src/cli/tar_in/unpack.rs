@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use diskfs::archive::{Contents, Kind, Member};
 use diskfs::vfs::edit::remove_inherited_acls;
 use diskfs::vfs::{
     Error, ErrorKind, FileWriter, Follow, FsWrite, InodeNumber, Metadata, NewAttributes, NewKind,
@@ -9,8 +10,6 @@ use diskfs::vfs::{
 };
 
 use super::TarIn;
-use super::archive::Contents;
-use super::member::{Kind, Member};
 use crate::cli::target::new_file;
 
 /// Unpacks members below a directory.
@@ -45,7 +44,7 @@ impl<'a> Unpacker<'a> {
     pub(super) fn unpack(
         &mut self,
         member: Member,
-        contents: Contents<'_>,
+        contents: Contents<'_, '_>,
         told: &mut dyn FnMut(u64),
     ) -> Result<()> {
         let name = member.name.clone();
@@ -56,7 +55,7 @@ impl<'a> Unpacker<'a> {
     fn try_unpack(
         &mut self,
         member: Member,
-        contents: Contents<'_>,
+        contents: Contents<'_, '_>,
         told: &mut dyn FnMut(u64),
     ) -> Result<()> {
         let path = plain_path(&member.name)?;
@@ -202,7 +201,7 @@ impl<'a> Unpacker<'a> {
         &mut self,
         inode: InodeNumber,
         member: &Member,
-        mut contents: Contents<'_>,
+        mut contents: Contents<'_, '_>,
         told: &mut dyn FnMut(u64),
     ) -> Result<()> {
         self.buffer.resize(1 << 20, 0);

@@ -50,6 +50,13 @@ impl Table {
         self.text = text;
     }
 
+    /// Removes all lines with that name.
+    pub(in super::super) fn remove(&mut self, name: &str) {
+        let lines = self.text.split_inclusive('\n');
+        let kept = lines.filter(|line| parts(line).0.split(':').next() != Some(name));
+        self.text = kept.collect();
+    }
+
     /// Gives the first line with that name as many fields as it should have.
     pub(in super::super) fn pad(&mut self, name: &str, fields: usize) {
         let has = self.row(name).map_or(fields, |row| row.len());

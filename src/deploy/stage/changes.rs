@@ -69,6 +69,15 @@ impl Stage {
     }
 
     fn aspects(&self, path: &str, before: &Entry, after: &Entry) -> Result<Vec<Aspect>> {
+        if let Kind::File(contents @ Contents::SameAs(_)) = &after.kind {
+            // Mode, owner and attributes are those of its first name.
+            let is_it = matches!(before.kind, Kind::File(_)) && self.has(path, before, contents)?;
+            return Ok(if is_it {
+                Vec::new()
+            } else {
+                vec![Aspect::Contents]
+            });
+        }
         let mut aspects = Vec::new();
         let is_other = match (&before.kind, &after.kind) {
             (Kind::File(_), Kind::File(Contents::AsBefore)) => false,

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use diskfs_vfs::FileType;
 
+use super::Part;
+
 /// A file, directory or the like, as it is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
@@ -50,6 +52,17 @@ pub enum Contents {
         /// Where it is.
         path: PathBuf,
         /// How long it was.
+        size_bytes: u64,
+    },
+    /// A range of a file of this machine that has no name.
+    Part(Part),
+    /// What a file at this path has, without symlinks on the way: it is one more name of that one.
+    SameAs(String),
+    /// These bytes, and zeroes behind them for which there is room on the disk: no hole is in it.
+    Allocated {
+        /// What it begins with.
+        start: Arc<[u8]>,
+        /// How long it is.
         size_bytes: u64,
     },
 }

@@ -2,7 +2,7 @@
 
 use diskfs_vfs::{self as vfs, Follow};
 
-use super::{Entry, Kind, Stage, kind_of, root_or};
+use super::{Contents, Entry, Kind, Stage, kind_of, root_or};
 use crate::{ErrorKind, Result};
 
 /// As many symlinks as Linux follows on one way.
@@ -46,6 +46,7 @@ impl Stage {
                         &here,
                     ));
                 }
+                Some(Kind::File(Contents::SameAs(first))) if follow == Follow::All => place = first,
                 _ => place = here,
             }
         }

@@ -1,6 +1,9 @@
 //! cloud-init: whether it runs, what it has kept, and what it finds in the guest itself (`NoCloud`).
 
+mod user_data;
+
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::super::guest::Guest;
 use crate::Result;
@@ -38,6 +41,10 @@ pub struct CloudInit {
     /// What it finds in the guest, in the place of a metadata service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<Seed>,
+    /// What cloud-init is to do once: a script with its `#!` line, or `#cloud-config`. Where it is there and runs, it
+    /// finds this as a seed; in other guests the same is done here by steps, and what is left out is told.
+    #[serde(default, rename = "user-data", skip_serializing_if = "Option::is_none")]
+    pub user_data: Option<String>,
 }
 
 /// The files of a seed.
@@ -61,10 +68,35 @@ pub struct Seed {
 
 impl CloudInit {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
-        if !guest.stage.is_dir("/etc/cloud")? {
-            guest.note("the guest has no cloud-init");
-            return Ok(());
+        if self.seed.is_some() && self.user_data.is_some() {
+            let reason = "user data is either what is done once, or a part of the seed";
+            return Err(guest.invalid(reason));
         }
+        let is_there = guest.stage.is_dir("/etc/cloud")?;
+        if is_there {
+            self.apply_to_it(guest)?;
+        } else if self.user_data.is_none() {
+            guest.note("the guest has no cloud-init");
+        }
+        let Some(text) = &self.user_data else {
+            return Ok(());
+        };
+        if !is_there || guest.stage.exists(DISABLED)? {
+            return user_data::translate(guest, text);
+        }
+        // Other user data is that of another instance, so that it is done.
+        let digest = Sha256::digest(text);
+        let id = u64::from_be_bytes(digest.first_chunk().copied().unwrap_or_default());
+        Seed {
+            meta_data: format!("instance-id: iid-{id:016x}\n"),
+            user_data: text.clone(),
+            vendor_data: None,
+            network_config: None,
+        }
+        .put(guest)
+    }
+
+    fn apply_to_it(&self, guest: &mut Guest) -> Result<()> {
         match self.enabled {
             Some(true) => guest.stage.remove(DISABLED)?,
             Some(false) => guest.stage.write_text(DISABLED, "")?,

@@ -2,6 +2,7 @@
 
 mod copy_in;
 mod ownership;
+mod tar;
 
 use std::path::PathBuf;
 
@@ -14,6 +15,7 @@ use crate::Result;
 
 pub use copy_in::CopyIn;
 pub use ownership::{Mode, Owner};
+pub use tar::Tar;
 
 /// A file with a text. What is there keeps its mode and owner unless they are given; a new one belongs to root, with mode
 /// 0644, in directories that are made where they are missing.
@@ -207,7 +209,7 @@ fn has_lines(contents: &[u8], lines: &[u8]) -> bool {
 }
 
 /// A path of a plan, which begins at the guest's root.
-fn absolute<'p>(guest: &Guest, path: &'p str) -> Result<&'p str> {
+pub(super) fn absolute<'p>(guest: &Guest, path: &'p str) -> Result<&'p str> {
     if path.starts_with('/') && !path.contains('\0') {
         return Ok(path);
     }

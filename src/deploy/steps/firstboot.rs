@@ -52,8 +52,8 @@ WantedBy=multi-user.target
 ";
 
 /// Where `OpenRC` has what it runs last, the service that runs it, and how it is turned on.
-const LOCAL_D: &str = "/etc/local.d";
-const LOCAL_START: &str = "/etc/local.d/diskfs-firstboot.start";
+pub(super) const LOCAL_D: &str = "/etc/local.d";
+const LOCAL_START: &str = "diskfs-firstboot.start";
 const LOCAL_SERVICE: [&str; 2] = ["/etc/runlevels/default/local", "/etc/init.d/local"];
 
 /// What `OpenWrt` runs once, and removes.
@@ -144,14 +144,7 @@ fn start_runner(guest: &mut Guest) -> Result<()> {
         return units::enable(guest, UNIT);
     }
     if guest.stage.is_dir(LOCAL_D)? {
-        let text = format!("#!/bin/sh\n# Written by diskfs deploy.\nexec {RUNNER}\n");
-        guest.stage.write_with(LOCAL_START, &text, 0o755)?;
-        let [link, script] = LOCAL_SERVICE;
-        if guest.stage.exists(script)? {
-            guest.stage.make_dirs("/etc/runlevels/default", 0o755)?;
-            guest.stage.symlink(link, script)?;
-        }
-        return Ok(());
+        return start_local(guest, LOCAL_START, &format!("exec {RUNNER}"));
     }
     for file in RC_LOCAL {
         if let Some(text) = guest.stage.text(file)? {
@@ -159,6 +152,20 @@ fn start_runner(guest: &mut Guest) -> Result<()> {
         }
     }
     Err(guest.invalid("it is not known how the guest is made to run something when it starts"))
+}
+
+/// Has `OpenRC` run a command each time that the guest starts.
+pub(super) fn start_local(guest: &mut Guest, name: &str, command: &str) -> Result<()> {
+    let text = format!("#!/bin/sh\n# Written by diskfs deploy.\n{command}\n");
+    guest
+        .stage
+        .write_with(&format!("{LOCAL_D}/{name}"), &text, 0o755)?;
+    let [link, script] = LOCAL_SERVICE;
+    if guest.stage.exists(script)? {
+        guest.stage.make_dirs("/etc/runlevels/default", 0o755)?;
+        guest.stage.symlink(link, script)?;
+    }
+    Ok(())
 }
 
 /// The script of System V that calls the runner, before it ends.

@@ -10,7 +10,7 @@ mod ifcfg;
 mod ifupdown;
 mod keyfile;
 mod links;
-mod names;
+pub(super) mod names;
 mod netctl;
 mod netifrc;
 mod networkd;

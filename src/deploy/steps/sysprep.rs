@@ -1,6 +1,7 @@
 //! What makes a guest a template: all that it has kept of the machine that it was, taken away by name.
 
 mod operations;
+mod users;
 
 use serde::{Deserialize, Serialize};
 
@@ -8,6 +9,23 @@ use super::super::guest::Guest;
 use crate::Result;
 
 pub use operations::{OPERATIONS, Operation};
+
+/// Operations of virt-sysprep that are none of a plan's, and what to use in their place.
+const REFUSED: [(&str, &str); 4] = [
+    (
+        "fs-uuids",
+        "UUIDs are of volumes, not of files: `tune2fs -U random` or `xfs_admin -U generate` on the volume, and the guest's fstab, boot loader and initramfs have to follow",
+    ),
+    (
+        "lvm-uuids",
+        "UUIDs are of volumes, not of files: `vgchange --uuid` and `pvchange --uuid` on a machine that has the disk",
+    ),
+    ("customize", "other steps of the plan do it"),
+    (
+        "script",
+        "nothing of this machine is run: `diskfs mount` shows the files to a script",
+    ),
+];
 
 /// Operations by name; `defaults` are those that are on by themselves, and `-NAME` leaves one out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,7 +59,12 @@ impl Sysprep {
                     is_known = true;
                 }
             }
-            if !is_known {
+            let refused = REFUSED.iter().find(|(refused, _)| *refused == name);
+            if let Some((_, instead)) = refused.filter(|_| is_on) {
+                let reason = format!("`{name}` is no operation on files");
+                return Err(guest.invalid(reason).with_hint(*instead));
+            }
+            if !is_known && refused.is_none() {
                 let reason = format!("there is no operation `{name}` of sysprep");
                 let hint = "`diskfs deploy --list-operations` lists them";
                 return Err(guest.invalid(reason).with_hint(hint));
@@ -108,6 +131,49 @@ mod tests {
         assert_eq!(text(&guest_after, "/var/log/syslog"), "x\n");
         assert!(!guest_after.stage.exists("/tmp/x").unwrap());
         assert!(apply(&mut guest(GUEST), "- sysprep: [nothing]").is_err());
+    }
+
+    #[test]
+    fn network_cards_lose_what_is_this_machines() {
+        let tree = "-- /etc/sysconfig/network-scripts/ifcfg-eth0 --\nDEVICE=eth0\nHWADDR=52:54:00:00:00:01\nDHCP_HOSTNAME=x\n";
+        let guest = after(tree, "- sysprep: [net-hwaddr, net-hostname]");
+        let path = "/etc/sysconfig/network-scripts/ifcfg-eth0";
+        assert_eq!(text(&guest, path), "DEVICE=eth0\n");
+    }
+
+    #[test]
+    fn people_go_and_services_stay() {
+        let tree = "-- /etc/passwd --\nroot:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\nben:x:1001:100::/srv/ben:/bin/sh\n\
+            nobody:x:65534:65534::/:/bin/false\n-- /etc/shadow --\nroot:*::::::::\nann:x::::::::\nben:x::::::::\n\
+            -- /etc/group --\nroot:x:0:\nann:x:1000:\nusers:x:100:ben,www\nwheel:x:10:ann\n-- /etc/subuid --\nann:100000:65536\n\
+            -- /home/ann/x --\nx\n-- /home/carl/x --\nx\n-- /srv/ben/x --\nx\n-- /var/mail/ann --\nx\n";
+        let mut guest = after(tree, "- sysprep: [user-account]");
+        let passwd = text(&guest, "/etc/passwd");
+        assert_eq!(
+            passwd,
+            "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n"
+        );
+        assert_eq!(text(&guest, "/etc/shadow"), "root:*::::::::\n");
+        assert_eq!(
+            text(&guest, "/etc/group"),
+            "root:x:0:\nusers:x:100:www\nwheel:x:10:\n"
+        );
+        assert_eq!(text(&guest, "/etc/subuid"), "");
+        assert_eq!(guest.stage.names("/home").unwrap(), ["carl"]);
+        assert!(!guest.stage.exists("/var/mail/ann").unwrap());
+        // A home that is elsewhere may be more than one.
+        assert!(guest.stage.exists("/srv/ben/x").unwrap());
+        assert!(guest.report("sysprep").notes[0].contains("/srv/ben"));
+    }
+
+    #[test]
+    fn what_is_of_volumes_is_refused_with_what_to_use() {
+        for (name, instead) in [("fs-uuids", "tune2fs"), ("lvm-uuids", "vgchange")] {
+            let error = apply(&mut guest(GUEST), &format!("- sysprep: [{name}]")).unwrap_err();
+            assert!(error.next_step().unwrap().contains(instead), "{error}");
+        }
+        // Whoever leaves them out has nothing to be told.
+        apply(&mut guest(GUEST), "- sysprep: [defaults, -lvm-uuids]").unwrap();
     }
 
     #[test]

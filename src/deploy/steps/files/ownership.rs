@@ -80,14 +80,16 @@ pub(super) fn set(
         guest.stage.set_permissions(path, permissions)?;
     }
     if let Some(owner) = owner {
-        let (uid, gid) = numbers(guest, owner, path)?;
+        let (uid, gid) = numbers(guest, owner)?;
+        let before = guest.stage.entry(path)?;
+        let gid = gid.unwrap_or_else(|| before.map_or(0, |before| before.gid));
         guest.stage.set_owner(path, uid, gid)?;
     }
     Ok(())
 }
 
 /// The numbers of an owner; of one without a group, the group stays.
-fn numbers(guest: &Guest, owner: &Owner, path: &str) -> Result<(u32, u32)> {
+pub(super) fn numbers(guest: &Guest, owner: &Owner) -> Result<(u32, Option<u32>)> {
     let (user, group) = match owner.0.split_once(':') {
         Some((user, group)) => (user, Some(group)),
         None => (&*owner.0, None),
@@ -96,11 +98,10 @@ fn numbers(guest: &Guest, owner: &Owner, path: &str) -> Result<(u32, u32)> {
     let uid = known.or(user.parse().ok());
     let uid = uid.ok_or_else(|| guest.invalid(format!("the guest has no user `{user}`")))?;
     let Some(group) = group else {
-        let before = guest.stage.entry(path)?;
-        return Ok((uid, before.map_or(0, |before| before.gid)));
+        return Ok((uid, None));
     };
     let known = accounts::gid_of(&guest.stage, group)?;
     let gid = known.or(group.parse().ok());
     let gid = gid.ok_or_else(|| guest.invalid(format!("the guest has no group `{group}`")))?;
-    Ok((uid, gid))
+    Ok((uid, Some(gid)))
 }

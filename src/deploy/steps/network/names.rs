@@ -13,8 +13,8 @@ use crate::Result;
 const LINKS: &str = "/etc/systemd/network";
 
 /// udev(7): the file of udev before systemd had names of its own.
-const RULES: &str = "/etc/udev/rules.d";
-const PERSISTENT: &str = "/etc/udev/rules.d/70-persistent-net.rules";
+pub(in super::super) const RULES: &str = "/etc/udev/rules.d";
+pub(in super::super) const PERSISTENT: &str = "/etc/udev/rules.d/70-persistent-net.rules";
 
 /// Where udev is, of any time.
 const UDEV: [&str; 5] = [
@@ -70,7 +70,7 @@ pub(super) fn render(
             let path = format!("{LINKS}/10-diskfs-{}.link", link.name);
             files.add(path, &text, 0o644);
         } else {
-            rules.push(rule(link, mac));
+            rules.push(rule(&link.name, mac));
         }
     }
     if !rules.is_empty() {
@@ -108,16 +108,15 @@ fn is_number(text: &str) -> bool {
 }
 
 /// Only what has a driver: VLANs and bonds have the address of what they are on.
-fn rule(link: &Link, mac: &Mac) -> String {
-    let (address, kind) = if link.is_infiniband() {
+pub(in super::super) fn rule(name: &str, mac: &Mac) -> String {
+    let (address, kind) = if mac.is_infiniband() {
         (format!("?*{}", mac.port()), 32)
     } else {
         (mac.to_string(), 1)
     };
     format!(
         "SUBSYSTEM==\"net\", ACTION==\"add\", DRIVERS==\"?*\", ATTR{{address}}==\"{address}\", \
-         ATTR{{type}}==\"{kind}\", NAME=\"{}\"",
-        link.name
+         ATTR{{type}}==\"{kind}\", NAME=\"{name}\""
     )
 }
 

@@ -132,6 +132,11 @@ impl Mac {
         self.0.split(':').count()
     }
 
+    /// Whether it is that of a port of InfiniBand.
+    pub fn is_infiniband(&self) -> bool {
+        self.len_bytes() != 6
+    }
+
     /// The last 8 bytes, which say which port of InfiniBand it is: those before are made anew at each start.
     pub(super) fn port(&self) -> &str {
         let from = self.0.len().saturating_sub(8 * 3 - 1);

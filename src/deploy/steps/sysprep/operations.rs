@@ -3,6 +3,7 @@
 use super::super::super::guest::Guest;
 use super::super::super::stage::Kind;
 use super::super::identity::{MachineId, RandomSeed};
+use super::users;
 use crate::Result;
 
 /// Something that is taken away.
@@ -27,11 +28,16 @@ enum Action {
     Empty(&'static [&'static str]),
     /// The same but for those of `utmp`, which is an operation of its own.
     EmptyLogs(&'static [&'static str]),
+    /// Lines that set these variables, in files of these patterns.
+    RemoveLines(&'static [&'static str], &'static [&'static str]),
+    /// An empty file that says something by being there.
+    Create(&'static str),
     MachineId,
     RandomSeed,
+    Users,
 }
 
-use Action::{Empty, EmptyLogs, Remove, RemoveFiles};
+use Action::{Create, Empty, EmptyLogs, Remove, RemoveFiles, RemoveLines};
 
 const fn usual(name: &'static str, what: &'static str, actions: &'static [Action]) -> Operation {
     Operation {
@@ -59,6 +65,12 @@ const LOGINS: [&str; 4] = [
     "/var/log/btmp",
     "/var/log/lastlog",
     "/var/run/utmp",
+];
+
+/// Settings of network cards: of Red Hat, of SUSE.
+const IFCFG: [&str; 2] = [
+    "/etc/sysconfig/network-scripts/ifcfg-*",
+    "/etc/sysconfig/network/ifcfg-*",
 ];
 
 /// All of them, by name.
@@ -102,6 +114,17 @@ pub const OPERATIONS: &[Operation] = &[
             "/var/lib/blkid.tab*",
             "/etc/blkid/blkid.tab*",
             "/etc/blkid.tab*",
+        ])],
+    ),
+    on_demand(
+        "ca-certificates",
+        "the guest's own authority and its keys",
+        &[RemoveFiles(&[
+            "/etc/pki/CA/certs/*",
+            "/etc/pki/CA/crl/*",
+            "/etc/pki/CA/newcerts/*",
+            "/etc/pki/CA/private/*",
+            "/etc/pki/tls/private/*",
         ])],
     ),
     on_demand(
@@ -168,6 +191,11 @@ pub const OPERATIONS: &[Operation] = &[
             "/etc/firewalld/zones/*",
         ])],
     ),
+    on_demand(
+        "flag-reconfiguration",
+        "asks old guests of Red Hat to set themselves up anew",
+        &[Create("/.unconfigured")],
+    ),
     usual(
         "ipa-client",
         "enrolment at IPA",
@@ -222,6 +250,16 @@ pub const OPERATIONS: &[Operation] = &[
         "mail-spool",
         "mail",
         &[Remove(&["/var/spool/mail/*", "/var/mail/*"])],
+    ),
+    usual(
+        "net-hostname",
+        "the host's name in settings of network cards",
+        &[RemoveLines(&IFCFG, &["HOSTNAME", "DHCP_HOSTNAME"])],
+    ),
+    usual(
+        "net-hwaddr",
+        "hardware addresses in settings of network cards",
+        &[RemoveLines(&IFCFG, &["HWADDR"])],
     ),
     usual(
         "net-nmconn",
@@ -362,6 +400,11 @@ pub const OPERATIONS: &[Operation] = &[
             "/etc/udev/rules.d/75-persistent-net-generator.rules",
         ])],
     ),
+    on_demand(
+        "user-account",
+        "people's accounts and homes",
+        &[Action::Users],
+    ),
     usual("utmp", "who was logged in", &[Empty(&LOGINS)]),
     usual("yum-uuid", "yum's UUID", &[Remove(&["/var/lib/yum/uuid"])]),
 ];
@@ -391,12 +434,30 @@ impl Operation {
                         guest.stage.write_text(&path, "")?;
                     }
                 }
+                RemoveLines(patterns, keys) => {
+                    for path in files(guest, patterns)? {
+                        let text = guest.stage.text(&path)?.unwrap_or_default();
+                        guest.stage.write_text(&path, &without(&text, keys))?;
+                    }
+                }
+                Create(path) => guest.stage.write_text(path, "")?,
+                Action::Users => users::remove(guest)?,
                 Action::MachineId => MachineId("reset".to_owned()).apply(guest)?,
                 Action::RandomSeed => RandomSeed::New.apply(guest)?,
             }
         }
         Ok(())
     }
+}
+
+/// The text without the lines that set a variable.
+fn without(text: &str, keys: &[&str]) -> String {
+    let sets = |line: &str| {
+        let name = line.split_once('=').map(|(name, _)| name.trim());
+        name.is_some_and(|name| keys.contains(&name))
+    };
+    let lines = text.split_inclusive('\n');
+    lines.filter(|line| !sets(line)).collect()
 }
 
 fn expanded(guest: &Guest, patterns: &[&str]) -> Result<Vec<String>> {

@@ -1,9 +1,9 @@
 //! Which processors the guest's programs are for: the head of an ELF file (`elf(5)`, System V ABI, "ELF
 //! Header").
 
-use std::io::Read;
+use std::io::{self, Read};
 
-use super::files::Files;
+use crate::Filesystem;
 
 /// Programs that every system has, or the first of which it has.
 const PROGRAMS: [&str; 8] = [
@@ -44,16 +44,26 @@ const MACHINES: [(u16, bool, bool, &str); 20] = [
 /// The part of the head that tells.
 type Head = [u8; 20];
 
-/// The architecture.
-pub(super) fn of(files: &Files<'_>) -> Option<String> {
+/// A program that tells, and the architecture.
+pub(crate) fn of(filesystem: &Filesystem) -> Option<(&'static str, &'static str)> {
     PROGRAMS.iter().find_map(|program| {
         let mut head = Head::default();
-        let mut file = files.filesystem().open(program).ok()?;
+        let mut file = filesystem.open(program).ok()?;
         file.read_exact(&mut head).ok()?;
-        let name = name(&head)?;
-        files.came_from("architecture", program, None);
-        Some(name.to_owned())
+        Some((*program, name(&head)?))
     })
+}
+
+/// That of a program; `None` for what is none.
+///
+/// # Errors
+/// What reading says.
+pub(crate) fn of_program(program: &mut impl Read) -> io::Result<Option<&'static str>> {
+    let mut start = Vec::new();
+    program
+        .take(size_of::<Head>() as u64)
+        .read_to_end(&mut start)?;
+    Ok(start.first_chunk().and_then(name))
 }
 
 fn name(head: &Head) -> Option<&'static str> {

@@ -1,45 +1,58 @@
 //! One member of an archive: its header, with what a pax header before it says.
 
-use diskfs::vfs::{Device, Timestamp};
-use diskfs::{Error, ErrorKind, Result};
+use diskfs_vfs::{Device, Timestamp};
 use tar::{EntryType, Header};
 
-use super::archive::wrong;
-use crate::cli::show::time;
+use super::wrong;
+use crate::{Error, ErrorKind, Result, time};
 
 /// Runs of a sparse file: as many as `diskfs tar` packs.
 const MAX_RUNS: usize = 1 << 20;
 
 /// What a member is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
+    /// A regular file.
     Regular,
+    /// A directory.
     Directory,
     /// One more name of the member with this name.
     HardLink(Vec<u8>),
+    /// A symlink with its target.
     Symlink(Vec<u8>),
+    /// A device of characters.
     CharacterDevice(Device),
+    /// A device of blocks.
     BlockDevice(Device),
+    /// A FIFO.
     Fifo,
 }
 
 /// A member.
 #[derive(Debug, Clone)]
-pub(super) struct Member {
-    pub(super) name: Vec<u8>,
-    pub(super) kind: Kind,
-    pub(super) permissions: u16,
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-    pub(super) modified: Timestamp,
-    pub(super) accessed: Option<Timestamp>,
-    pub(super) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+pub struct Member {
+    /// Its name, as the archive has it.
+    pub name: Vec<u8>,
+    /// What it is.
+    pub kind: Kind,
+    /// The low 12 bits of its mode.
+    pub permissions: u16,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// When it was changed.
+    pub modified: Timestamp,
+    /// When it was read.
+    pub accessed: Option<Timestamp>,
+    /// Its extended attributes, by their whole names.
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
     /// Of the file, holes counted.
-    pub(super) size_bytes: u64,
+    pub size_bytes: u64,
     /// Of what follows the header.
-    pub(super) stored_bytes: u64,
+    pub stored_bytes: u64,
     /// Where a sparse file has data, in order; `None` for one without holes.
-    pub(super) runs: Option<Vec<(u64, u64)>>,
+    pub runs: Option<Vec<(u64, u64)>>,
     pub(super) is_old_sparse: bool,
     pub(super) has_map_in_front: bool,
 }

@@ -1,54 +1,56 @@
-//! The archive as a stream of members (POSIX.1-2017, pax; GNU tar manual, "Basic Tar Format").
+//! Tar archives as streams of members (POSIX.1-2017, pax; GNU tar manual, "Basic Tar Format").
+//!
+//! Archives may come from anywhere: names are as they stand there, and whoever unpacks them sees to it that they lead
+//! nowhere else.
 //!
 //! The headers are taken apart here and not by the `tar` crate's entries: those split pax records at
 //! newlines, which values of extended attributes may hold.
 
-use std::io::{self, Read};
+mod member;
 
-use diskfs::{Error, ErrorKind, Result};
+use std::fmt;
+use std::io::{self, BufRead, Read};
+
 use tar::{EntryType, Header};
 
-use super::member::{Member, Pax};
+use crate::{Error, ErrorKind, Result, unpack};
+use member::Pax;
+
+pub use member::{Kind, Member};
 
 const BLOCK_BYTES: usize = 512;
 
 /// A pax header or a long name in bytes: a hundred of the largest attributes.
 const EXTENSION_MAX_BYTES: u64 = 8 << 20;
 
-/// What compressed files begin with.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
-const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-const XZ: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
-const BZIP2: [u8; 3] = *b"BZh";
+/// What files of bzip2 begin with.
+const BZIP2: &[u8] = b"BZh";
 
-/// Takes off what the archive is compressed with, told from its first bytes.
-pub(super) fn decompressed(mut input: Box<dyn Read>) -> Result<Box<dyn Read>> {
+/// Takes off what an archive is compressed with, told from its first bytes.
+///
+/// # Errors
+/// `Unsupported` for bzip2; `Io`.
+pub fn decompressed<'r>(mut input: impl Read + 'r) -> Result<Box<dyn Read + 'r>> {
     let mut start = Vec::new();
     input.by_ref().take(6).read_to_end(&mut start)?;
-    let is = |magic: &[u8]| start.starts_with(magic);
-    let unknown = |name: &str| {
-        let reason = format!("the archive is compressed with {name}, which is not taken off here");
-        let hint = format!("pipe it through `{name} -dc`");
-        Err(Error::new(ErrorKind::Unsupported, reason).with_hint(hint))
-    };
-    if is(&XZ) {
-        return unknown("xz");
+    if start.starts_with(BZIP2) {
+        let reason = "the archive is compressed with bzip2, which is not taken off here";
+        let error = Error::new(ErrorKind::Unsupported, reason);
+        return Err(error.with_hint("pipe it through `bzip2 -dc`, or pack it with another program"));
     }
-    if is(&BZIP2) {
-        return unknown("bzip2");
+    let is_packed = unpack::is_packed(&start);
+    let mut whole = io::BufReader::new(io::Cursor::new(start).chain(input));
+    if !is_packed {
+        return Ok(Box::new(whole));
     }
-    let (gzip, zstd) = (is(&GZIP), is(&ZSTD));
-    let whole = io::Cursor::new(start).chain(input);
-    Ok(match (gzip, zstd) {
-        (true, _) => Box::new(flate2::read::MultiGzDecoder::new(whole)),
-        (_, true) => Box::new(zstd::stream::Decoder::new(whole)?),
-        (false, false) => Box::new(whole),
-    })
+    // What is there of the first bytes is all of them: they are in memory.
+    whole.fill_buf()?;
+    unpack::stream(whole, unpack::Streams::All)?.ok_or_else(unpack::unknown)
 }
 
 /// An archive that is being read.
-pub(super) struct Archive {
-    input: io::BufReader<Box<dyn Read>>,
+pub struct Archive<'r> {
+    input: io::BufReader<Box<dyn Read + 'r>>,
     /// What is left of the member that came last: contents, and what fills their last block.
     left: u64,
     padding: u64,
@@ -56,8 +58,17 @@ pub(super) struct Archive {
     global: Pax,
 }
 
-impl Archive {
-    pub(super) fn new(input: Box<dyn Read>) -> Self {
+impl fmt::Debug for Archive<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Archive")
+            .field("left", &self.left)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'r> Archive<'r> {
+    /// One that begins where `input` is.
+    pub fn new(input: Box<dyn Read + 'r>) -> Self {
         Self {
             input: io::BufReader::with_capacity(1 << 20, input),
             left: 0,
@@ -67,7 +78,15 @@ impl Archive {
     }
 
     /// The next member; `None` at the end. What nobody read of the one before is skipped.
-    pub(super) fn next(&mut self) -> Result<Option<Member>> {
+    ///
+    /// # Errors
+    /// `Corrupt` for what is no archive, or a damaged one; `Unsupported` for members that are not known. What follows
+    /// can't be found then.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator would not lend the contents"
+    )]
+    pub fn next(&mut self) -> Result<Option<Member>> {
         let mut pax = Pax::default();
         let mut long_name = None;
         let mut long_link = None;
@@ -96,7 +115,7 @@ impl Archive {
     }
 
     /// The contents of the member that came last, as they are stored.
-    pub(super) fn contents(&mut self) -> Contents<'_> {
+    pub fn contents(&mut self) -> Contents<'_, 'r> {
         Contents(self)
     }
 
@@ -217,11 +236,11 @@ fn sum_of(at: usize, byte: u8) -> u32 {
     }
 }
 
-pub(super) fn cut_short() -> Error {
+fn cut_short() -> Error {
     Error::new(ErrorKind::Corrupt, "the archive is cut short")
 }
 
-pub(super) fn wrong(what: &str) -> Error {
+fn wrong(what: &str) -> Error {
     Error::new(
         ErrorKind::Corrupt,
         format!("{what} in the archive makes no sense"),
@@ -229,9 +248,10 @@ pub(super) fn wrong(what: &str) -> Error {
 }
 
 /// What is stored of a member.
-pub(super) struct Contents<'a>(&'a mut Archive);
+#[derive(Debug)]
+pub struct Contents<'a, 'r>(&'a mut Archive<'r>);
 
-impl Read for Contents<'_> {
+impl Read for Contents<'_, '_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let len = usize::try_from(self.0.left)
             .unwrap_or(usize::MAX)
@@ -246,13 +266,13 @@ impl Read for Contents<'_> {
 }
 
 /// Numbers on lines, in blocks.
-struct Numbers<'a> {
-    contents: Contents<'a>,
+struct Numbers<'a, 'r> {
+    contents: Contents<'a, 'r>,
     /// What is left of the block, last byte first.
     block: Vec<u8>,
 }
 
-impl Numbers<'_> {
+impl Numbers<'_, '_> {
     fn next(&mut self) -> Result<u64> {
         let mut number: u64 = 0;
         loop {
