@@ -1,4 +1,4 @@
-//! What a guest has a hash cost: pam_unix(8)'s `rounds=`, or else login.defs(5).
+//! What a guest has a hash cost: the `rounds=` of `pam_unix`, or else login.defs(5).
 
 use super::super::super::guest::Guest;
 use super::super::defaults::Defaults;

@@ -147,7 +147,11 @@ fn texts(guest: &Guest) -> Result<Vec<String>> {
     let mut texts = Vec::new();
     if guest.stage.is_dir(PWQUALITY_D)? {
         let names = guest.stage.names(PWQUALITY_D)?;
-        for name in names.iter().filter(|name| name.ends_with(".conf")) {
+        let is_conf = |name: &str| {
+            name.rsplit_once('.')
+                .is_some_and(|(_, kind)| kind == "conf")
+        };
+        for name in names.iter().filter(|name| is_conf(name)) {
             texts.extend(guest.stage.text(&format!("{PWQUALITY_D}/{name}"))?);
         }
     }
