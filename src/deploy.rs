@@ -102,6 +102,11 @@ impl Deployment {
         &self.steps
     }
 
+    /// What each step comes to, when nothing else is wanted any more: what the guest was read with is closed.
+    pub fn into_steps(self) -> Vec<StepReport> {
+        self.steps
+    }
+
     /// All changes, by path.
     ///
     /// # Errors

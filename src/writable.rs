@@ -16,7 +16,8 @@ pub struct WritableFilesystem {
 }
 
 impl WritableFilesystem {
-    pub(crate) fn new(fs: Arc<dyn FsWrite>, image_path: &Path, volume: &str) -> Self {
+    /// What a driver serves, on an image and a volume that errors name.
+    pub fn new(fs: Arc<dyn FsWrite>, image_path: &Path, volume: &str) -> Self {
         let reader = Arc::clone(&fs) as Arc<dyn FsRead>;
         Self {
             fs,

@@ -63,6 +63,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "diskfs-crash",
         &[
+            "diskfs",
             "diskfs-block",
             "diskfs-vfs",
             "diskfs-image",

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 
-use diskfs::deploy::{Deployment, Plan};
+use diskfs::deploy::{self, Deployment, Plan, StepReport};
 use diskfs::{Commits, Disk, Error, ErrorKind, Result, RootReserve, WriteOptions};
 
 use super::options::SourceArgs;
@@ -137,14 +137,14 @@ const PLAN_HINT: &str = "`diskfs deploy --list-steps` tells the steps of plans, 
 
 /// What was done to a guest, or would be.
 struct Deployed {
-    deployment: Deployment,
+    steps: Vec<StepReport>,
     /// As text, when it was only to be shown.
     diff: Option<Vec<u8>>,
 }
 
 impl Deployed {
     fn json(&self, image: &OsStr) -> Value {
-        let mut told = report::json(&self.deployment);
+        let mut told = report::json(&self.steps);
         told.insert("image".to_owned(), image.to_string_lossy().into());
         if let Some(diff) = &self.diff {
             told.insert("diff".to_owned(), String::from_utf8_lossy(diff).into());
@@ -196,29 +196,28 @@ impl Deploy {
         let deployment = Deployment::prepare(guest, plan)?;
         let diff = deployment.diff()?;
         Ok(Deployed {
-            deployment,
+            steps: deployment.into_steps(),
             diff: Some(diff),
         })
     }
 
+    /// Opens the filesystem for writing only where there is something to write: each time counts as a mount, which is
+    /// written, too.
     fn apply(&self, disk: &Disk, plan: &Plan) -> Result<Deployed> {
-        let options = WriteOptions {
-            commits: Commits::AtClose,
-            // What a plan changes, the guest's root might have.
-            root_reserve: RootReserve::Use,
-        };
-        let target = self.source.volume.writable_filesystem(disk, options)?;
-        let deployment = match Deployment::prepare(target.reader().clone(), plan) {
-            Ok(deployment) => deployment,
-            Err(error) => {
-                target.close()?;
-                return Err(error);
-            }
-        };
-        deployment.apply(&target)?;
-        Ok(Deployed {
-            deployment,
-            diff: None,
-        })
+        let guest = self.source.volume.filesystem(disk)?;
+        let deployment = Deployment::prepare(guest, plan)?;
+        let changes = deployment.changes()?;
+        // What it was read with is closed: a microVM has one for each.
+        let steps = deployment.into_steps();
+        if !changes.is_empty() {
+            let options = WriteOptions {
+                commits: Commits::AtClose,
+                // What a plan changes, the guest's root might have.
+                root_reserve: RootReserve::Use,
+            };
+            let target = self.source.volume.writable_filesystem(disk, options)?;
+            deploy::apply(&changes, &target)?;
+        }
+        Ok(Deployed { steps, diff: None })
     }
 }

@@ -4,6 +4,7 @@ pub(super) mod crypt;
 pub(super) mod defaults;
 pub(super) mod groups;
 pub(super) mod ids;
+pub(super) mod pam;
 pub(super) mod table;
 
 use super::guest::Guest;

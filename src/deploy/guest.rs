@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 
 use diskfs_vfs::Timestamp;
 
-use super::stage::Stage;
+use super::stage::{Kind, Stage};
 use super::{Secret, StepReport, labels};
 use crate::guest::OsRelease;
 use crate::{Error, ErrorKind, Filesystem, Result};
@@ -112,14 +112,22 @@ impl Guest {
         Ok(None)
     }
 
-    /// Whether some target or other unit wants the unit when the guest starts: what `systemctl is-enabled` looks for.
+    /// Whether some target or other unit wants the unit when the guest starts: what `systemctl is-enabled` looks for, and
+    /// what the vendor itself has wanted.
     pub(super) fn is_enabled(&self, unit: &str) -> Result<bool> {
-        for name in self.stage.names(UNITS)? {
-            let kind = name.rsplit_once('.').map(|(_, kind)| kind);
-            let is_wants = matches!(kind, Some("wants" | "requires"));
-            let link = format!("{UNITS}/{name}/{unit}");
-            if is_wants && self.stage.link_entry(&link)?.is_some() {
-                return Ok(true);
+        let masked = self.stage.link_entry(&format!("{UNITS}/{unit}"))?;
+        let is_null = |kind| matches!(kind, Kind::Symlink(to) if to == "/dev/null");
+        if masked.is_some_and(|entry| is_null(entry.kind)) {
+            return Ok(false);
+        }
+        for dir in UNIT_DIRS {
+            for name in self.stage.names(dir)? {
+                let kind = name.rsplit_once('.').map(|(_, kind)| kind);
+                let is_wants = matches!(kind, Some("wants" | "requires"));
+                let link = format!("{dir}/{name}/{unit}");
+                if is_wants && self.stage.link_entry(&link)?.is_some() {
+                    return Ok(true);
+                }
             }
         }
         Ok(false)

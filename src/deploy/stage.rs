@@ -287,9 +287,20 @@ impl Stage {
     /// Makes a symlink, in place of a file or another symlink where one is there.
     ///
     /// # Errors
-    /// `IsADirectory` for a directory that is in its place; `NotFound` without the directory above.
+    /// `IsADirectory` for a directory that is in its place; `NotFound` without the directory above; `Invalid` for one
+    /// that would lead to itself, in the place of what it was to lead to.
     pub fn symlink(&mut self, path: &str, target: &str) -> Result<()> {
         let place = self.place(path, Follow::AllButLast)?;
+        let from = if target.starts_with('/') {
+            "/"
+        } else {
+            above(&place)
+        };
+        let to = self.place(&format!("{from}/{target}"), Follow::AllButLast);
+        if to.is_ok_and(|to| to == place) {
+            let reason = format!("a symlink to {target} would lead to itself here");
+            return Err(self.error(vfs::ErrorKind::Invalid, reason, &place));
+        }
         let kind = Kind::Symlink(target.to_owned());
         match self.at(&place)? {
             Some(entry) if entry.kind == kind => return Ok(()),

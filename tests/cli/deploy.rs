@@ -1,5 +1,9 @@
 //! `diskfs deploy`: what it leaves, by e2fsck and by the tools that read it.
 
+mod filesystems;
+mod judged;
+mod untouched;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
 //! Bad input through the program: a clear error with its place and its exit code, within a second
 //! and 64 MiB, and no byte of the image changed.
 
+mod deploy;
 mod ext4;
 mod gate;
 mod program;

@@ -2,6 +2,7 @@
 //! `target/appliance`.
 
 mod clones;
+mod deploy;
 mod endings;
 mod guest_kernel;
 mod kills;

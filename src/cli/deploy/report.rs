@@ -6,7 +6,7 @@ use std::io::Write;
 use serde_json::{Map, Value, json};
 
 use diskfs::Result;
-use diskfs::deploy::{Deployment, OPERATIONS};
+use diskfs::deploy::{OPERATIONS, StepReport};
 
 use super::{Deploy, Deployed};
 use crate::cli::session::{name_style, stdout};
@@ -27,7 +27,7 @@ pub(super) fn write(
     if let Some(diff) = &deployed.diff {
         out.write_all(diff)?;
     }
-    for step in deployed.deployment.steps() {
+    for step in &deployed.steps {
         let is_shown = deployed.diff.is_none();
         if is_shown && step.changed.is_empty() {
             writeln!(out, "{}: nothing to do", step.step)?;
@@ -51,9 +51,9 @@ pub(super) fn write(
 }
 
 /// The same as members of an object.
-pub(super) fn json(deployment: &Deployment) -> Map<String, Value> {
+pub(super) fn json(steps: &[StepReport]) -> Map<String, Value> {
     let mut told = Map::new();
-    told.insert("steps".to_owned(), json!(deployment.steps()));
+    told.insert("steps".to_owned(), json!(steps));
     told
 }
 

@@ -5,10 +5,12 @@
 //! hashes with more is never let in.
 
 mod base64;
+mod cost;
 mod method;
 
 use sha_crypt::Params as Rounds;
 
+pub(in super::super) use cost::Cost;
 pub(in super::super) use method::Method;
 
 use super::super::guest::Guest;
@@ -23,11 +25,11 @@ const SHA_SALT_CHARS: usize = 16;
 /// More rounds than a login waits for: of a stored hash that asks for more nothing is said.
 const MAX_ROUNDS: u32 = 1_000_000;
 
-/// The cost that `crypt_gensalt` of libxcrypt chooses: N = 4096, r = 32, which is 16 MiB.
-const YESCRYPT_COST: &str = "j9T";
+/// How many characters say what yescrypt costs.
+const YESCRYPT_COST_CHARS: usize = 3;
 
-/// More memory than is spent to find out what a stored hash is of.
-const YESCRYPT_MAX_BYTES: u64 = 256 << 20;
+/// More memory than is spent on a hash, whatever the guest asks for.
+const YESCRYPT_MAX_BYTES: u64 = 64 << 20;
 
 /// Whether a password can be typed where a login asks for it.
 pub(in super::super) fn check(guest: &Guest, text: &str) -> Result<()> {
@@ -41,21 +43,22 @@ pub(in super::super) fn check(guest: &Guest, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// A hash with a new salt.
-pub(in super::super) fn hash(guest: &Guest, method: Method, text: &str) -> Result<String> {
+/// A hash with a new salt, at what the guest has it cost.
+pub(in super::super) fn hash(guest: &mut Guest, method: Method, text: &str) -> Result<String> {
     let salt = base64::encode(&guest.random::<16>()?);
-    let hash = match method {
-        Method::Yescrypt => yescrypt(text, YESCRYPT_COST, &salt),
-        // Of 22 characters 16, which are 96 bits.
-        Method::Sha512 | Method::Sha256 => {
+    let hash = match Cost::of(guest, method)? {
+        Cost::Yescrypt(factor) => yescrypt(text, &cost::of_yescrypt(factor), &salt),
+        Cost::Rounds(count) => {
+            // Of 22 characters 16, which are 96 bits.
             let salt = salt.get(..SHA_SALT_CHARS).unwrap_or_default();
-            Some(sha(method, text, "", Rounds::default(), salt))
+            let again = count.map_or(salt.to_owned(), |count| format!("rounds={count}${salt}"));
+            sha_again(method, text, again.split('$'))
         }
     };
     hash.ok_or_else(|| {
         Error::new(
             ErrorKind::Unsupported,
-            "yescrypt refuses its own parameters",
+            "the hash refuses its own parameters",
         )
     })
 }
@@ -134,7 +137,7 @@ fn encoded(digest: &[u8], order: impl Iterator<Item = usize>) -> String {
 /// `$y$` (<https://www.openwall.com/yescrypt/>); `None` for what is no salt, or costs too much.
 fn yescrypt(text: &str, cost: &str, salt: &str) -> Option<String> {
     // With more of them the parameters have more fields, which nobody sets.
-    let cost = Some(cost).filter(|cost| cost.len() == YESCRYPT_COST.len())?;
+    let cost = Some(cost).filter(|cost| cost.len() == YESCRYPT_COST_CHARS)?;
     let params: ::yescrypt::Params = cost.parse().ok()?;
     let block_bytes = u64::from(params.r()).checked_mul(128)?;
     if params.n().checked_mul(block_bytes)? > YESCRYPT_MAX_BYTES || text.len() > PASSWORD_BYTES {
@@ -220,10 +223,19 @@ mod tests {
         if require("perl").is_none() {
             return;
         }
-        let guest = guest("-- /etc/passwd --\n");
+        let mut usual = guest("-- /etc/passwd --\n");
+        let defs = "-- /etc/login.defs --\nSHA_CRYPT_MIN_ROUNDS 6001\nYESCRYPT_COST_FACTOR 2\n";
+        let mut costs = guest(defs);
+        let factor = hash(&mut costs, Method::Yescrypt, "x").unwrap();
+        assert!(factor.starts_with("$y$j85$"), "{factor}");
+        let rounds = hash(&mut costs, Method::Sha256, "x").unwrap();
+        assert!(rounds.starts_with("$5$rounds=6001$"), "{rounds}");
+        for hash in [factor, rounds] {
+            assert_eq!(crypt("x", &hash), hash);
+        }
         for text in passwords() {
             for method in [Method::Sha512, Method::Sha256, Method::Yescrypt] {
-                let hash = hash(&guest, method, &text).unwrap();
+                let hash = hash(&mut usual, method, &text).unwrap();
                 assert_eq!(crypt(&text, &hash), hash, "{text}");
                 assert!(is_hash(&hash));
                 assert_eq!(is_of(&hash, &text), Some(true));
@@ -246,8 +258,8 @@ mod tests {
         if require("openssl").is_none() {
             return;
         }
-        let guest = guest("-- /etc/passwd --\n");
-        let hash = hash(&guest, Method::Sha512, "secret word").unwrap();
+        let mut guest = guest("-- /etc/passwd --\n");
+        let hash = hash(&mut guest, Method::Sha512, "secret word").unwrap();
         let salt = hash.split('$').nth(2).unwrap();
         let output = Command::new("openssl")
             .args(["passwd", "-6", "-salt", salt, "secret word"])

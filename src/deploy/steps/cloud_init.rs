@@ -140,6 +140,11 @@ impl Seed {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::process::Command;
+
+    use diskfs_fixtures::require;
+
     use super::super::testing::{after, attributes, text};
 
     #[test]
@@ -162,6 +167,62 @@ mod tests {
                 .exists("/etc/cloud/cloud-init.disabled")
                 .unwrap()
         );
+    }
+
+    /// What a seed has is what the plan has, and what it has is what cloud-init takes.
+    #[test]
+    fn cloud_init_takes_a_seed() {
+        if require("cloud-init").is_none() {
+            return;
+        }
+        let steps = "- cloud-init:
+    seed:
+      user-data: |
+        #cloud-config
+        users: [{name: ann, sudo: \"ALL=(ALL) NOPASSWD:ALL\"}]
+        packages: [htop]
+      network-config: |
+        version: 2
+        ethernets:
+          lan: {match: {macaddress: \"52:54:00:12:34:56\"}, set-name: eth0, addresses: [192.0.2.9/24]}";
+        let guest = after("-- /etc/cloud/cloud.cfg --\nx\n", steps);
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str| {
+            let path = dir.path().join(name);
+            std::fs::write(
+                &path,
+                text(&guest, &format!("/var/lib/cloud/seed/nocloud/{name}")),
+            )
+            .unwrap();
+            path
+        };
+        let judge = |words: &[&str], file: &Path, more: &[&str]| {
+            let run = Command::new("cloud-init")
+                .args(words)
+                .arg(file)
+                .args(more)
+                .current_dir(&dir)
+                .output();
+            let run = run.unwrap();
+            (run.status.success(), run)
+        };
+        let (is_good, run) = judge(&["schema", "--config-file"], &file("user-data"), &[]);
+        assert!(is_good, "{run:?}");
+        // Which its schema has none of yet on some: it is made into what a distribution has.
+        let words = ["-k", "yaml", "-d", "out", "-D", "debian", "-O", "eni"];
+        let network = file("network-config");
+        let (is_good, run) = judge(&["devel", "net-convert", "-p"], &network, &words);
+        assert!(is_good, "{run:?}");
+        let made = dir
+            .path()
+            .join("out/etc/network/interfaces.d/50-cloud-init");
+        let made = std::fs::read_to_string(made).unwrap();
+        assert!(
+            made.contains("iface eth0 inet static\n    address 192.0.2.9/24"),
+            "{made}"
+        );
+        std::fs::write(&network, "#cloud-config\npackages: 7\n").unwrap();
+        assert!(!judge(&["schema", "--config-file"], &network, &[]).0);
     }
 
     #[test]

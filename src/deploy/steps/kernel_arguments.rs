@@ -46,11 +46,10 @@ pub struct KernelArguments {
 
 impl KernelArguments {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
+        // What GRUB's scripts and shells take as their own would end a line, or be something else.
+        let is_plain = |char: char| char.is_ascii_graphic() && !"\"'\\`$;&|<>{}".contains(char);
         let is_word = |word: &String| {
-            !word.is_empty()
-                && word
-                    .chars()
-                    .all(|char| char.is_ascii_graphic() && !"\"'\\`".contains(char))
+            !word.is_empty() && !word.starts_with('#') && word.chars().all(is_plain)
         };
         if let Some(word) = self.add.iter().chain(&self.remove).find(|it| !is_word(it)) {
             return Err(guest.invalid(format!("`{word}` is no argument of a kernel")));
@@ -222,6 +221,11 @@ fn expanded(guest: &Guest, patterns: &[&str]) -> Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::process::Command;
+
+    use diskfs_fixtures::require;
+
     use super::super::testing::{after, apply, guest, text};
 
     const STEP: &str = "- kernel-arguments: {add: [net.ifnames=0, \"console=ttyS0,115200\"], remove: [quiet, rhgb]}";
@@ -268,6 +272,48 @@ mod tests {
             env.contains(&format!("kernelopts=root=/dev/vda1 ro {new}\n#")),
             "{env}"
         );
+    }
+
+    /// The trees that `inspect` is tested with, which have what distributions write.
+    #[test]
+    fn grub_takes_what_is_written() {
+        if require("grub-script-check").is_none() {
+            return;
+        }
+        let judge = |script: &str| {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("grub.cfg");
+            std::fs::write(&path, script).unwrap();
+            let run = Command::new("grub-script-check").arg(&path).output();
+            let run = run.unwrap();
+            (run.status.success(), run)
+        };
+        let trees = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/inspect");
+        let mut count = 0_usize;
+        for tree in std::fs::read_dir(trees).unwrap() {
+            let tree = tree.unwrap().path().join("tree.txtar");
+            let Ok(tree) = std::fs::read_to_string(&tree) else {
+                continue;
+            };
+            let guest = after(&tree, STEP);
+            for path in ["/boot/grub/grub.cfg", "/boot/grub2/grub.cfg"] {
+                let script = text(&guest, path);
+                if !script.contains("net.ifnames=0") {
+                    continue;
+                }
+                count += 1;
+                let (is_good, run) = judge(&script);
+                assert!(is_good, "{run:?}: {script}");
+            }
+        }
+        assert!(count > 1, "{count} scripts");
+        // What would be more than an argument is none.
+        for word in ["a;b", "a&b", "a|b", "a<b", "a>b", "a{b", "}", "$x", "#x"] {
+            let tree = "-- /boot/grub/grub.cfg --\nlinux /vmlinuz ro\n";
+            let step = format!("- kernel-arguments: {{add: ['{word}']}}");
+            assert!(apply(&mut guest(tree), &step).is_err(), "{word}");
+        }
+        assert!(!judge("menuentry 'x' {\n\tlinux /vmlinuz {\n").0);
     }
 
     #[test]

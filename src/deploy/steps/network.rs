@@ -38,7 +38,15 @@ impl Network {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
         let stack = match self.stack {
             Stack::Auto => detect::stack(guest)?,
-            stack => stack,
+            stack => {
+                if !detect::is_installed(guest, stack)? {
+                    let name = stack.name();
+                    guest.note(format!(
+                        "the guest does not seem to have {name}: nothing reads it then"
+                    ));
+                }
+                stack
+            }
         };
         let links = links::of(self, unnamed(stack)).map_err(|reason| guest.invalid(reason))?;
         let setup = Setup {

@@ -170,13 +170,14 @@ fn after(guest: &mut Guest, user: &str, wanted: &Wanted<'_>, before: &str) -> Re
 }
 
 /// The hash that is stored when it is of this password already, or a new one.
-fn hash_of(guest: &Guest, text: &str, before: &str) -> Result<String> {
+fn hash_of(guest: &mut Guest, text: &str, before: &str) -> Result<String> {
     crypt::check(guest, text)?;
     let stored = before.trim_start_matches('!');
     if crypt::is_of(stored, text) == Some(true) {
         return Ok(stored.to_owned());
     }
-    crypt::hash(guest, Method::of(guest)?, text)
+    let method = Method::of(guest)?;
+    crypt::hash(guest, method, text)
 }
 
 /// Puts a hash where it belongs.

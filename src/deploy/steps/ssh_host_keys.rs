@@ -22,6 +22,9 @@ const KEY_GROUP: &str = "ssh_keys";
 /// As long as `ssh-keygen` makes them.
 const RSA_BITS: usize = 3072;
 
+/// More keys than an sshd has: its settings may name any number, and each takes a second to be made.
+const MAX_KEYS: usize = 8;
+
 /// What is done with the keys of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -64,7 +67,14 @@ impl SshHostKeys {
             guest.note(age.note());
             return Ok(());
         }
-        for path in files(&config) {
+        let files = files(&config);
+        if files.len() > MAX_KEYS {
+            guest.note(format!(
+                "sshd has {} keys: the first {MAX_KEYS} are made",
+                files.len()
+            ));
+        }
+        for path in files.into_iter().take(MAX_KEYS) {
             if guest.stage.exists(&path)? {
                 continue;
             }

@@ -15,6 +15,9 @@ const INIT_D: &str = "/etc/init.d";
 const RUNLEVELS: &str = "/etc/runlevels";
 const RUNLEVEL: &str = "/etc/runlevels/default";
 
+/// What is missing until the guest has started for the first time.
+const MACHINE_ID: &str = "/etc/machine-id";
+
 /// What a masked unit is a symlink to.
 const NOTHING: &str = "/dev/null";
 
@@ -163,6 +166,20 @@ fn check_name(guest: &Guest, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Whether a preset turns the unit on when the guest starts for the first time: machine-id(5) says when that is.
+pub(super) fn is_on_by_preset(guest: &Guest, name: &str) -> Result<bool> {
+    let id = guest.stage.text(MACHINE_ID)?;
+    let is_first = id.is_none_or(|id| id.trim() == "uninitialized");
+    if !is_first || !guest.has_systemd()? {
+        return Ok(false);
+    }
+    let Some(path) = install::file_of(guest, name)? else {
+        return Ok(false);
+    };
+    let is_wanted = !is_masked(guest, &path)? && !Install::read(guest, name, &path)?.is_empty();
+    Ok(is_wanted && preset::is_on(guest, name)?)
+}
+
 /// Makes the symlinks that the unit's `[Install]` section asks for.
 pub(super) fn enable(guest: &mut Guest, name: &str) -> Result<()> {
     enable_with(guest, name, &mut Vec::new())
@@ -189,6 +206,11 @@ fn enable_with(guest: &mut Guest, name: &str, done: &mut Vec<String>) -> Result<
         guest
             .stage
             .make_dirs(super::super::stage::above(&link), 0o755)?;
+        let there = guest.stage.link_entry(&link)?.map(|entry| entry.kind);
+        if matches!(there, Some(Kind::File(_))) {
+            let reason = format!("`{name}` can't be enabled: {link} is a file, and no symlink");
+            return Err(guest.invalid(reason));
+        }
         guest.stage.symlink(&link, &target)?;
     }
     for other in &install.also {
@@ -269,6 +291,28 @@ mod tests {
             Some(Kind::Symlink(target)) => target,
             other => format!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn no_unit_is_lost_to_a_symlink() {
+        // Where both directories are one, the symlink would take the unit's own place.
+        let one = GUEST.to_owned()
+            + "-- /etc/systemd/system/sockets.target.requires -> /lib/systemd/system --\n";
+        let mut one = guest(&one);
+        let error = apply(&mut one, "- units: {enable: [ssh.socket]}").unwrap_err();
+        assert!(
+            error.to_string().contains("is a file, and no symlink"),
+            "{error}"
+        );
+        assert!(
+            apply(
+                &mut one,
+                "- link: {path: /lib/systemd/system/ssh.socket, target: ssh.socket}"
+            )
+            .is_err()
+        );
+        let alias = GUEST.to_owned() + "-- /etc/systemd/system/sshd.service --\nmine\n";
+        assert!(apply(&mut guest(&alias), "- units: {enable: [ssh]}").is_err());
     }
 
     #[test]

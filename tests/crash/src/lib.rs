@@ -18,6 +18,7 @@ pub mod mirror;
 pub mod node;
 pub mod operation;
 pub mod pattern;
+pub mod plan;
 pub mod reduce;
 pub mod session;
 pub mod writer;

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
+use diskfs_crash::crash_points::Points;
 use diskfs_crash::feature_set::{FeatureSet, SETS};
 use diskfs_crash::layer::Layer;
 use diskfs_crash::many::{Outcome, run_many};
+use diskfs_crash::plan;
 use diskfs_crash::session::{Report, Session};
 
 /// How long `quick` begins new sessions for.
@@ -21,6 +23,9 @@ const QUICK_POINTS: usize = 130;
 /// How many seeds `quick` takes: it does the same on every machine, but for what a slow one has no
 /// time for. New ones are for `run`.
 const QUICK_SEEDS: u64 = 2;
+
+/// Crashes of a plan on each of its feature sets.
+const PLAN_POINTS: usize = 25;
 
 #[derive(Debug, Parser)]
 #[command(about = "Random operations, a crash at any moment, and what e2fsck and the kernel say")]
@@ -41,6 +46,15 @@ enum Command {
     },
     /// Operations on the kernel's mount alone, with snapshots for crashes: tests the harness.
     Kernel(Which),
+    /// A plan of `diskfs deploy`, which is done or not.
+    Plan {
+        /// Where chance begins.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Crashes on each feature set.
+        #[arg(long, default_value_t = PLAN_POINTS)]
+        points: usize,
+    },
     /// Prints the operations of a run.
     Show(Which),
 }
@@ -79,7 +93,10 @@ struct Which {
 fn main() -> ExitCode {
     let passed = match &Cli::parse().command {
         Command::Run(which) => which.each(Session::run),
-        Command::Quick { seed } => Ok(quick(*seed)),
+        Command::Quick { seed } => {
+            Ok(quick(*seed)).map(|passed| plans(*seed, PLAN_POINTS) && passed)
+        }
+        Command::Plan { seed, points } => Ok(plans(*seed, *points)),
         Command::Kernel(which) => which.each(Session::run_on_kernel),
         Command::Show(which) => which.each(show),
     };
@@ -180,6 +197,25 @@ fn quick(seed: u64) -> bool {
         "{images} crash images in {took} s, {failed} failures"
     ));
     failed == 0
+}
+
+/// A plan on some feature sets. Returns whether all went well.
+fn plans(seed: u64, count: usize) -> bool {
+    let mut passed = true;
+    for name in plan::SETS {
+        let started = Instant::now();
+        let points = Points { count, seed };
+        let outcome = FeatureSet::named(name).and_then(|set| plan::run(&set, points));
+        let took = started.elapsed().as_secs_f32();
+        passed &= outcome.is_ok();
+        match outcome {
+            Ok(report) => say(&format!("plan on {name}: {report} in {took:.1} s")),
+            Err(error) => say(&format!(
+                "plan on {name}: FAILED in {took:.1} s\n{error:#}\n"
+            )),
+        }
+    }
+    passed
 }
 
 fn reduce(session: &Session, what: &impl Fn(&Session) -> Result<Report>) -> Result<()> {

@@ -14,6 +14,7 @@
 
 mod change;
 mod content;
+mod deploy;
 mod exfat;
 mod ext4;
 mod ext4_write;
@@ -80,6 +81,8 @@ pub enum Target {
     SystemdJournal,
     /// A guest's files of settings: all that `inspect` asks.
     Guest,
+    /// A plan over a hostile guest, written and worked out again.
+    Deploy,
     /// A registry hive and its logs, with right checksums.
     Registry,
     /// The answers of a microVM's agent: all that is asked of a filesystem there.
@@ -94,7 +97,7 @@ pub enum Target {
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Probe,
         Self::ProbeContent,
         Self::Qcow2,
@@ -111,6 +114,7 @@ impl Target {
         Self::Exfat,
         Self::SystemdJournal,
         Self::Guest,
+        Self::Deploy,
         Self::Registry,
         Self::Remote,
         Self::Rpm,
@@ -137,6 +141,7 @@ impl Target {
             Self::Exfat => "exfat",
             Self::SystemdJournal => "systemd_journal",
             Self::Guest => "guest",
+            Self::Deploy => "deploy",
             Self::Registry => "registry",
             Self::Remote => "remote",
             Self::Rpm => "rpm",
@@ -164,6 +169,7 @@ impl Target {
             Self::Exfat => exfat::all(device),
             Self::SystemdJournal => systemd_journal::all(device),
             Self::Guest => guest::report(device),
+            Self::Deploy => deploy::plan(device),
             Self::Registry => registry::hive(device),
             Self::Remote => remote::session(device),
             Self::Rpm => rpm::packages(device),
@@ -191,6 +197,7 @@ impl Target {
             | Self::Luks
             | Self::SystemdJournal
             | Self::Guest
+            | Self::Deploy
             | Self::Registry
             | Self::Remote
             | Self::Rpm
@@ -287,6 +294,11 @@ pub fn systemd_journal(data: &[u8]) {
 /// [`Target::Guest`] on an input.
 pub fn guest(data: &[u8]) {
     Target::Guest.run(&device(data));
+}
+
+/// [`Target::Deploy`] on an input.
+pub fn deploy(data: &[u8]) {
+    Target::Deploy.run(&device(data));
 }
 
 /// [`Target::Registry`] on an input.

@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use diskfs_block::BlockRead;
 
 use crate::{
-    Sparse, Target, guest, journal, labels, luks, registry, remote, rpm, selinux, systemd_journal,
-    varstore,
+    Sparse, Target, deploy, guest, journal, labels, luks, registry, remote, rpm, selinux,
+    systemd_journal, varstore,
 };
 
 /// An image, the target that it is for, and where that reads it.
@@ -211,6 +211,12 @@ fn tiny() -> Vec<Seed> {
         guests
             .iter()
             .map(|(name, tree)| of(Target::Guest, name, tree)),
+    );
+    let plans = deploy::seeds();
+    seeds.extend(
+        plans
+            .iter()
+            .map(|(name, input)| of(Target::Deploy, name, input)),
     );
     seeds.extend(registry::seeds().map(|(name, image)| of(Target::Registry, name, &image)));
     seeds.extend(varstore::seeds().map(|(name, image)| of(Target::Varstore, name, &image)));

@@ -18,6 +18,12 @@ pub(super) fn encode(bytes: &[u8]) -> String {
     text
 }
 
+/// The character of a number below 64.
+pub(super) fn digit(number: u32) -> Option<char> {
+    let at = usize::try_from(number).ok()?;
+    ALPHABET.get(at).copied().map(char::from)
+}
+
 /// The bytes; `None` for a text that is of none.
 pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();

@@ -3,16 +3,9 @@
 use super::super::super::guest::Guest;
 use super::super::SHADOW;
 use super::super::defaults::Defaults;
+use super::super::pam;
 use super::super::table::Table;
 use crate::Result;
-
-/// What Debian and Red Hat say how `passwd` hashes.
-const PAM: [&str; 4] = [
-    "/etc/pam.d/common-password",
-    "/etc/pam.d/system-auth",
-    "/etc/pam.d/password-auth",
-    "/etc/pam.d/base-password",
-];
 
 /// Where libraries are.
 const LIB_DIRS: [&str; 4] = ["/usr/lib64", "/lib64", "/usr/lib", "/lib"];
@@ -58,21 +51,7 @@ impl Method {
     }
 
     fn of_pam(guest: &Guest) -> Result<Option<Self>> {
-        for file in PAM {
-            let text = guest.stage.text(file)?.unwrap_or_default();
-            let lines = text.lines().map(str::trim_start);
-            let mut lines =
-                lines.filter(|line| line.trim_start_matches('-').starts_with("password"));
-            let found = lines.find_map(|line| {
-                let words = line.split_whitespace();
-                let mut words = words.skip_while(|word| !word.ends_with("pam_unix.so"));
-                words.find_map(Self::named)
-            });
-            if found.is_some() {
-                return Ok(found);
-            }
-        }
-        Ok(None)
+        pam::first_word(guest, &["pam_unix.so"], Self::named)
     }
 
     fn of_shadow(guest: &Guest) -> Result<Option<Self>> {
@@ -87,6 +66,13 @@ impl Method {
             _ => None,
         }))
     }
+}
+
+/// What PAM has a hash cost.
+pub(super) fn rounds_of_pam(guest: &Guest) -> Result<Option<u32>> {
+    pam::first_word(guest, &["pam_unix.so"], |word| {
+        word.strip_prefix("rounds=")?.parse().ok()
+    })
 }
 
 /// Whether its crypt(3) knows yescrypt.

@@ -2,9 +2,18 @@
 
 use super::super::super::Kind;
 use super::super::super::guest::Guest;
+use super::super::units;
 use super::settings::Stack;
 use super::{ifcfg, wicked};
 use crate::Result;
+
+/// What netplan has in one place or another.
+const NETPLAN: [&str; 4] = [
+    "/usr/sbin/netplan",
+    "/usr/libexec/netplan/generate",
+    "/usr/lib/netplan/generate",
+    "/lib/netplan/generate",
+];
 
 /// Whether there is one of them.
 pub(super) fn exists_one_of(guest: &Guest, paths: &[&str]) -> Result<bool> {
@@ -36,6 +45,31 @@ pub(super) fn has_cloud_init(guest: &Guest) -> Result<bool> {
     Ok(guest.stage.is_dir("/etc/cloud")? && exists_one_of(guest, &places)?)
 }
 
+/// Whether a unit starts with the guest: it is enabled, or will be by a preset of the vendor at the first start.
+pub(super) fn starts(guest: &Guest, unit: &str) -> Result<bool> {
+    Ok(guest.is_enabled(unit)? || units::is_on_by_preset(guest, unit)?)
+}
+
+/// Whether a stack that a plan names is installed, as far as that can be seen.
+pub(super) fn is_installed(guest: &Guest, stack: Stack) -> Result<bool> {
+    let one_of = |paths: &[&str]| exists_one_of(guest, paths);
+    match stack {
+        Stack::Auto => Ok(true),
+        Stack::Ifupdown | Stack::OpenRc => one_of(&["/sbin/ifup", "/usr/sbin/ifup"]),
+        Stack::Netplan => one_of(&NETPLAN),
+        Stack::NetworkManager => has_network_manager(guest),
+        // Both read the files.
+        Stack::Ifcfg => Ok(has_scripts(guest)? || has_network_manager(guest)?),
+        Stack::Wicked => is_suse(guest),
+        Stack::Networkd => has_networkd(guest),
+        Stack::Uci => one_of(&["/sbin/uci"]),
+        Stack::Netifrc => one_of(&["/etc/init.d/net.lo"]),
+        Stack::Netctl => one_of(&["/usr/bin/netctl", "/usr/lib/systemd/system/netctl@.service"]),
+        Stack::CloudInit => has_cloud_init(guest),
+        Stack::RcConf => one_of(&["/bin/freebsd-version", "/etc/rc.subr"]),
+    }
+}
+
 /// A way to tell; `None` where it says nothing.
 type Way = fn(&Guest) -> Result<Option<Stack>>;
 
@@ -61,13 +95,7 @@ fn of_its_own(guest: &Guest) -> Result<Option<Stack>> {
     if guest.stage.is_file("/etc/config/network")? && exists_one_of(guest, &openwrt)? {
         return Ok(Some(Stack::Uci));
     }
-    let netplan = [
-        "/usr/sbin/netplan",
-        "/usr/libexec/netplan/generate",
-        "/usr/lib/netplan/generate",
-        "/lib/netplan/generate",
-    ];
-    Ok(exists_one_of(guest, &netplan)?.then_some(Stack::Netplan))
+    Ok(exists_one_of(guest, &NETPLAN)?.then_some(Stack::Netplan))
 }
 
 /// Services that start.
@@ -122,9 +150,9 @@ fn only_there(guest: &Guest) -> Result<Option<Stack>> {
     })
 }
 
-/// Whether a unit is enabled, or is what another name of a service stands for, as `network.service` of SUSE.
+/// Whether a unit starts with the guest, or is what another name of a service stands for, as `network.service` of SUSE.
 fn is_enabled(guest: &Guest, unit: &str) -> Result<bool> {
-    if guest.is_enabled(unit)? {
+    if starts(guest, unit)? {
         return Ok(true);
     }
     let alias = guest

@@ -2,6 +2,7 @@
 
 use super::super::super::guest::Guest;
 use super::super::super::text::of_lines;
+use super::detect;
 use super::files::Files;
 use super::links::{Kind, Link, Setup, joined};
 use super::settings::{Addressing, Route};
@@ -11,7 +12,7 @@ pub(super) const DIR: &str = "/etc/sysconfig/network-scripts";
 
 /// A file an interface, and those of its routes.
 pub(super) fn render(guest: &Guest, setup: &Setup, files: &mut Files) -> Result<()> {
-    let is_managed = guest.is_enabled("NetworkManager.service")?;
+    let is_managed = detect::starts(guest, "NetworkManager.service")?;
     for link in &setup.links {
         let name = &link.name;
         let lines = variables(link, is_managed);

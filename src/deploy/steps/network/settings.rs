@@ -72,6 +72,27 @@ pub enum Stack {
     RcConf,
 }
 
+impl Stack {
+    /// What a plan calls it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Ifupdown => "ifupdown",
+            Self::Netplan => "netplan",
+            Self::NetworkManager => "networkmanager",
+            Self::Ifcfg => "ifcfg",
+            Self::Wicked => "wicked",
+            Self::Networkd => "networkd",
+            Self::Uci => "uci",
+            Self::Netifrc => "netifrc",
+            Self::Netctl => "netctl",
+            Self::OpenRc => "openrc",
+            Self::CloudInit => "cloud-init",
+            Self::RcConf => "rc.conf",
+        }
+    }
+}
+
 /// A route besides the default one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

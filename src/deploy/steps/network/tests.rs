@@ -107,6 +107,13 @@ fn it_is_chosen_what_is_enabled() {
     );
     let scripts = "-- /etc/sysconfig/network-scripts/ifup-eth --\n";
     let empty = "-- /etc/sysconfig/network-scripts/readme-ifcfg-rh.txt --\n";
+    let preset = |rule: &str| {
+        format!(
+            "-- /usr/lib/systemd/systemd --\n-- /usr/lib/systemd/systemd-networkd --\n-- /sbin/ifup --\n-- /etc/network/interfaces --\n\
+             -- /usr/lib/systemd/system/systemd-networkd.service --\n[Install]\nWantedBy=multi-user.target\n\
+             -- /usr/lib/systemd/system-preset/90-x.preset --\n{rule}\n"
+        )
+    };
     let el =
         |version: &str| format!("-- /etc/os-release --\nID=\"rhel\"\nVERSION_ID=\"{version}\"\n");
     for (tree, stack) in [
@@ -120,6 +127,12 @@ fn it_is_chosen_what_is_enabled() {
         (format!("{networkd}-- /sbin/ifup --\n-- /etc/network/interfaces --\n"), Stack::Networkd),
         ("-- /usr/lib/systemd/systemd-networkd --\n-- /sbin/ifup --\n-- /etc/network/interfaces --\n".to_owned(), Stack::Ifupdown),
         (format!("{networkd}-- /usr/sbin/netplan --\n"), Stack::Netplan),
+        // What starts at the first start: a preset of the vendor has it on, and nothing has turned it on yet.
+        (preset("enable systemd-networkd.service"), Stack::Networkd),
+        (preset("disable *"), Stack::Ifupdown),
+        (preset("enable *") + "-- /etc/systemd/system/systemd-networkd.service -> /dev/null --\n", Stack::Ifupdown),
+        (preset("enable *") + "-- /etc/machine-id --\n0123456789abcdef0123456789abcdef\n", Stack::Ifupdown),
+        (preset("disable *") + "-- /usr/lib/systemd/system/network.target.wants/systemd-networkd.service -> ../x --\n", Stack::Networkd),
         ("-- /etc/config/network --\n-- /sbin/uci --\n".to_owned(), Stack::Uci),
         ("-- /etc/SuSE-release --\n-- /etc/sysconfig/network/config --\n".to_owned(), Stack::Wicked),
         (format!("{manager}-- /etc/os-release --\nID=opensuse-tumbleweed\n-- /etc/sysconfig/network/config --\n"), Stack::NetworkManager),
@@ -177,4 +190,22 @@ fn what_a_plan_left_behind_goes_with_the_next() {
     let names = guest.stage.names("/etc/systemd/network").unwrap();
     assert!(names.iter().any(|it| it == "20-mine.network"), "{names:?}");
     assert!(!names.iter().any(|it| it.contains("old0")), "{names:?}");
+}
+
+#[test]
+fn it_is_told_what_a_guest_has_not() {
+    for (tree, count) in [
+        ("-- /etc/passwd --\n", 1),
+        ("-- /usr/sbin/NetworkManager --\n", 0),
+    ] {
+        let mut guest = guest(tree);
+        let step =
+            format!("- network: {{stack: networkmanager, interfaces: [{{{ETH0}, dhcp4: true}}]}}");
+        apply(&mut guest, &step).unwrap();
+        let notes = guest.report("network").notes;
+        let notes = notes
+            .iter()
+            .filter(|note| note.contains("does not seem to have networkmanager"));
+        assert_eq!(notes.count(), count, "{tree}");
+    }
 }

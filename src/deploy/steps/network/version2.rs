@@ -1,6 +1,7 @@
 //! netplan (netplan(5)), and cloud-init's network configuration of version 2, which is the same.
 
 use super::super::super::guest::Guest;
+use super::detect;
 use super::files::Files;
 use super::links::{Kind, Link, Setup, joined};
 use super::settings::{Addressing, Route};
@@ -28,10 +29,10 @@ pub(super) fn cloud_init(setup: &Setup, files: &mut Files) {
 
 /// Who does what netplan says.
 fn backend(guest: &Guest) -> Result<&'static str> {
-    let has_manager = super::detect::has_network_manager(guest)?;
-    let has_networkd = super::detect::has_networkd(guest)?;
-    let is_managed = guest.is_enabled("NetworkManager.service")?
-        && !guest.is_enabled("systemd-networkd.service")?;
+    let has_manager = detect::has_network_manager(guest)?;
+    let has_networkd = detect::has_networkd(guest)?;
+    let is_managed = detect::starts(guest, "NetworkManager.service")?
+        && !detect::starts(guest, "systemd-networkd.service")?;
     let is_manager = has_manager && (is_managed || !has_networkd);
     Ok(if is_manager {
         "NetworkManager"

@@ -1,9 +1,20 @@
-//! Passwords that are made up, and that the guest's own rules take: pwquality.conf(5).
+//! Passwords that are made up, and that the guest's own rules take: pwquality.conf(5), and what PAM says in its place.
+//!
+//! What it has a class of characters count for the length (credits above 0) makes it no shorter. Of all that is limited
+//! (`maxrepeat`, `maxsequence`, `minclass`) each has less than any limit: all classes, and no two neighbours that are the
+//! same or follow each other.
 
+use super::super::super::accounts::pam;
 use super::super::super::guest::Guest;
 use crate::Result;
 
 const PWQUALITY: &str = "/etc/security/pwquality.conf";
+
+/// What is read before it, by name.
+const PWQUALITY_D: &str = "/etc/security/pwquality.conf.d";
+
+/// What takes the same settings as words.
+const MODULES: [&str; 2] = ["pam_pwquality.so", "pam_cracklib.so"];
 
 /// How long one is where the guest asks for less, and where what it asks for ends.
 const LEN: usize = 16;
@@ -26,9 +37,11 @@ struct Rules {
     len: usize,
     /// Of each class at least so many.
     counts: [usize; 4],
+    /// As many characters of one class may follow each other.
+    run: usize,
 }
 
-/// A password by the rules of the guest. No character is there twice in a row.
+/// A password by the rules of the guest.
 pub(super) fn password(guest: &Guest) -> Result<String> {
     let rules = Rules::of(guest)?;
     let mut dice = Dice {
@@ -36,45 +49,114 @@ pub(super) fn password(guest: &Guest) -> Result<String> {
         bytes: [0; 64],
         at: usize::MAX,
     };
-    // The classes of its characters: those that are asked for, then any.
-    let mut classes = Vec::new();
-    for (class, count) in rules.counts.into_iter().enumerate() {
-        classes.extend(std::iter::repeat_n(class, count));
-    }
-    while classes.len() < rules.len {
-        classes.push(dice.below(CLASSES.len())?);
-    }
-    for at in (1..classes.len()).rev() {
-        let other = dice.below(at.saturating_add(1))?;
-        classes.swap(at, other);
+    // How many of each class: those that are asked for, then any.
+    let mut left = rules.counts;
+    while left.iter().sum::<usize>() < rules.len {
+        // More of one than of all others could not be kept apart.
+        let most = rules.len / 2;
+        let mut open: Vec<_> = left.iter_mut().filter(|count| **count < most).collect();
+        let at = dice.below(open.len())?;
+        let Some(count) = open.get_mut(at) else {
+            break;
+        };
+        **count = count.saturating_add(1);
     }
     let mut text = String::new();
-    for class in classes {
-        let chars = CLASSES.get(class).copied().unwrap_or_default();
-        let mut at = dice.below(chars.len())?;
-        if chars.get(at).copied().map(char::from) == text.chars().next_back() {
-            at = at.saturating_add(1).checked_rem(chars.len()).unwrap_or(0);
+    let (mut last, mut run) = (usize::MAX, 0);
+    while let Some(class) = next_class(&mut dice, &left, (run >= rules.run).then_some(last))? {
+        run = if class == last {
+            run.saturating_add(1)
+        } else {
+            1
+        };
+        last = class;
+        if let Some(count) = left.get_mut(class) {
+            *count = count.saturating_sub(1);
         }
-        text.extend(chars.get(at).copied().map(char::from));
+        text.push(char_of(&mut dice, class, text.chars().next_back())?);
     }
     Ok(text)
 }
 
+/// The class of the next character, by chance among those that are left, and another than `not` where that can be.
+fn next_class(dice: &mut Dice<'_>, left: &[usize; 4], not: Option<usize>) -> Result<Option<usize>> {
+    let all: usize = left.iter().sum();
+    let is_allowed = |class: usize| not != Some(class) || left.get(class) == Some(&all);
+    let classes = left.iter().enumerate();
+    let classes: Vec<_> = classes
+        .filter(|(class, count)| **count > 0 && is_allowed(*class))
+        .collect();
+    // Of one that has as many as all others together, there must be one in each second place.
+    let urgent = classes
+        .iter()
+        .find(|(_, count)| count.saturating_mul(2) > all);
+    if let Some((class, _)) = urgent {
+        return Ok(Some(*class));
+    }
+    let sum: usize = classes.iter().map(|(_, count)| **count).sum();
+    let mut at = dice.below(sum)?;
+    for (class, count) in classes {
+        if at < *count {
+            return Ok(Some(class));
+        }
+        at = at.saturating_sub(*count);
+    }
+    Ok(None)
+}
+
+/// A character that is neither the one before nor follows it.
+fn char_of(dice: &mut Dice<'_>, class: usize, before: Option<char>) -> Result<char> {
+    let chars = CLASSES.get(class).copied().unwrap_or_default();
+    let is_near = |char: u8| before.is_some_and(|it| u32::from(it).abs_diff(char.into()) < 2);
+    let chars: Vec<u8> = chars.iter().copied().filter(|it| !is_near(*it)).collect();
+    let at = dice.below(chars.len())?;
+    Ok(chars.get(at).copied().map_or('-', char::from))
+}
+
 impl Rules {
     fn of(guest: &Guest) -> Result<Self> {
-        let text = guest.stage.text(PWQUALITY)?.unwrap_or_default();
-        let value = |key: &str| number(&text, key);
+        let texts = texts(guest)?;
+        let value = |key: &str| -> Result<Option<i64>> {
+            let word = pam::first_word(guest, &MODULES, |word| {
+                word.strip_prefix(key)?.strip_prefix('=')?.parse().ok()
+            })?;
+            // What is read last counts.
+            Ok(word.or(texts.iter().rev().find_map(|text| number(text, key))))
+        };
         let mut counts = [1_usize; 4];
         for (count, key) in counts.iter_mut().zip(CREDITS) {
             // Below 0 it is how many there must be; above, how much they count for the length, which is left alone.
-            let wanted = value(key).filter(|value| *value < 0).unwrap_or(-1);
+            let wanted = value(key)?.filter(|value| *value < 0).unwrap_or(-1);
             let wanted = usize::try_from(wanted.unsigned_abs()).unwrap_or(MAX_LEN);
             *count = wanted.min(MAX_LEN / CLASSES.len());
         }
-        let least = value("minlen").and_then(|value| usize::try_from(value).ok());
+        let least = value("minlen")?.and_then(|value| usize::try_from(value).ok());
         let len = least.unwrap_or(LEN).clamp(LEN, MAX_LEN);
-        Ok(Self { len, counts })
+        let run = value("maxclassrepeat")?.and_then(|value| usize::try_from(value).ok());
+        Ok(Self {
+            len,
+            counts,
+            // 0 is any.
+            run: run.filter(|run| *run > 0).unwrap_or(usize::MAX),
+        })
     }
+}
+
+/// The files, in the order that they are read.
+fn texts(guest: &Guest) -> Result<Vec<String>> {
+    let mut texts = Vec::new();
+    if guest.stage.is_dir(PWQUALITY_D)? {
+        let names = guest.stage.names(PWQUALITY_D)?;
+        let is_conf = |name: &str| {
+            name.rsplit_once('.')
+                .is_some_and(|(_, kind)| kind == "conf")
+        };
+        for name in names.iter().filter(|name| is_conf(name)) {
+            texts.extend(guest.stage.text(&format!("{PWQUALITY_D}/{name}"))?);
+        }
+    }
+    texts.extend(guest.stage.text(PWQUALITY)?);
+    Ok(texts)
 }
 
 /// The last value of a key: `minlen = 12`.
@@ -156,5 +238,33 @@ mod tests {
         assert!(count(&text, 2) >= 5 && count(&text, 3) >= 3, "{text}");
         let hostile = "-- /etc/security/pwquality.conf --\nminlen = 99999999999\ndcredit = -9223372036854775808\n";
         assert_eq!(random(hostile).len(), 128);
+    }
+
+    #[test]
+    fn the_rules_of_pam_and_of_drop_ins() {
+        let drop_in = "-- /etc/security/pwquality.conf.d/a.conf --\nminlen = 20\ndcredit = -4\n-- /etc/security/pwquality.conf --\nminlen = 18\n";
+        let text = random(drop_in);
+        assert_eq!((text.len(), count(&text, 2) >= 4), (18, true), "{text}");
+        let pam = "-- /etc/pam.d/system-auth --\npassword requisite pam_pwquality.so try_first_pass minlen=30 ucredit=-9\n";
+        let text = random(&format!("{drop_in}{pam}"));
+        assert_eq!((text.len(), count(&text, 1) >= 9), (30, true), "{text}");
+    }
+
+    #[test]
+    fn no_run_is_longer_than_it_may_be() {
+        for (rule, longest) in [
+            ("maxclassrepeat = 1\nminlen = 128\ndcredit = -32", 1),
+            ("maxclassrepeat = 2", 2),
+            ("maxsequence = 2\nmaxrepeat = 1", 16),
+        ] {
+            for _ in 0..50 {
+                let text = random(&format!("-- /etc/security/pwquality.conf --\n{rule}\n"));
+                let class = |byte: &u8| CLASSES.iter().position(|class| class.contains(byte));
+                let mut runs = text.as_bytes().chunk_by(|a, b| class(a) == class(b));
+                assert!(runs.all(|run| run.len() <= longest), "{rule}: {text}");
+                let mut pairs = text.as_bytes().windows(2);
+                assert!(pairs.all(|pair| pair[0].abs_diff(pair[1]) > 1), "{text}");
+            }
+        }
     }
 }

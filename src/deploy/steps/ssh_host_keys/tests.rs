@@ -109,3 +109,13 @@ fn guests_that_could_not_read_them_make_their_own() {
     let none = after("-- /etc/passwd --\n", "- ssh-host-keys: generate");
     assert!(none.stage.changes().unwrap().is_empty());
 }
+
+#[test]
+fn no_more_keys_are_made_than_an_sshd_has() {
+    let lines = (0..300).map(|n| format!("HostKey /etc/ssh/k{n}_ed25519\n"));
+    let tree = format!("-- /etc/ssh/sshd_config --\n{}", lines.collect::<String>());
+    let mut guest = guest(&tree);
+    apply(&mut guest, "- ssh-host-keys: generate").unwrap();
+    assert_eq!(names(&guest).len(), 1 + 2 * MAX_KEYS);
+    assert_eq!(guest.report("ssh-host-keys").notes.len(), 1);
+}

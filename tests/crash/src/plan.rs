@@ -1,0 +1,236 @@
+//! A plan of `diskfs deploy` is done or not, whenever the power fails.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use diskfs::deploy::{Deployment, Plan};
+use diskfs::{Filesystem, WritableFilesystem};
+use diskfs_block::{BlockRead, BlockWrite, Faulty, Overlay};
+use diskfs_ext4::{WritableExt4, WriteOptions};
+use diskfs_fixtures::{Tree, pattern};
+use diskfs_vfs::testing::MemoryFs;
+use diskfs_vfs::{FileType, FsRead, FsWrite, InodeNumber, NewAttributes, NewKind};
+
+use crate::crash_points::{self, Points};
+use crate::feature_set::FeatureSet;
+use crate::layer::Layer;
+use crate::session::Report;
+use crate::{e2fsck, image};
+
+/// The feature sets whose journals differ most.
+pub const SETS: [&str; 6] = [
+    "default",
+    "1k-blocks",
+    "no-checksums",
+    "bigalloc",
+    "inline-data",
+    "fast-commit",
+];
+
+/// What an overlay may hold.
+const OVERLAY_BYTES: u64 = 256 << 20;
+
+/// A small Debian.
+const GUEST: &str = "\
+-- /etc/os-release --
+ID=debian
+-- /etc/hostname --
+old
+-- /etc/hosts --
+127.0.0.1 localhost
+-- /etc/passwd --
+root:x:0:0:root:/root:/bin/bash
+-- /etc/shadow --
+root:*:19000:0:99999:7:::
+-- /etc/group --
+root:x:0:
+-- /etc/fstab --
+UUID=1 / ext4 defaults 0 1
+-- /etc/skel/.profile --
+umask 022
+-- /etc/sudoers.d/README --
+-- /root/.profile --
+-- /home/.keep --
+-- /usr/lib/systemd/systemd --
+-- /var/log/syslog --
+started
+-- /var/cache/app/one --
+1
+-- /var/cache/app/two --
+2
+";
+
+/// Of each kind of change some: files made, changed in place, grown and removed, trees, symlinks, modes.
+const PLAN: &str = "steps:
+- hostname: web1
+- hosts: [{address: 127.0.1.1, names: [web1]}]
+- fstab: {add: [{device: UUID=2, path: /srv/data, type: ext4}]}
+- user: {name: ann, password: {hash: \"$6$saltsalt$abcdefghijkl\"}, sudo: nopasswd}
+- delete: /var/cache/app
+- write: {path: /var/cache/app/three, text: \"3\"}
+- write: {path: /etc/motd, text: hello, mode: 0600, owner: \"1:2\"}
+- upload: {from: LARGE, to: /opt/large}
+- upload: {from: LARGE, to: /var/log/syslog}
+- link: {path: /etc/localtime, target: ../usr/share/zoneinfo/UTC}
+- permissions: {path: /etc/hosts, mode: 0600}
+- firstboot: {name: hello, script: echo hello}
+";
+
+/// How large the file of this machine is that the plan copies twice.
+const LARGE_BYTES: usize = 300_000;
+
+/// Deploys the plan to a filesystem of that kind, and looks at what crashes leave.
+///
+/// # Errors
+/// When a part of the plan is there, or something else is wrong.
+pub fn run(set: &FeatureSet, points: Points) -> Result<Report> {
+    let directory = image::directory()?;
+    let directory = directory.path();
+    let memory = image::in_memory(&image::fresh(set, directory)?);
+    fill(memory.clone())?;
+    let mut fresh = vec![0; usize::try_from(memory.size_bytes())?];
+    memory.read_at(0, &mut fresh)?;
+    let before = tree(memory.clone())?;
+    let device = Arc::new(Faulty::new(memory.clone(), []));
+    deploy(device.clone(), directory)?;
+    let after = tree(memory.clone())?;
+    ensure!(before != after, "the plan changed nothing");
+    let states = States { before, after };
+    let log = device.take_log();
+    let superblock = Layer::Raw.superblock(&memory)?;
+    let (mut images, mut done) = (0, 0);
+    crash_points::each(&fresh, &superblock, &log, points, |point, crashed| {
+        let is_done = states.examine(set, crashed, directory);
+        done += usize::from(is_done.or_else(|error| {
+            let name = format!("plan-{}-{}-{}.img", set.name, points.seed, point.events);
+            let kept = image::keep(&**crashed, &name)?;
+            let kept = kept.display();
+            Err(error.context(format!("crash at {point:?}, kept in {kept}")))
+        })?);
+        images += 1;
+        Ok(())
+    })?;
+    ensure!(
+        images < 20 || (done > 0 && done < images),
+        "{done} of {images} have the plan"
+    );
+    Ok(Report {
+        operations: 1,
+        events: log.events().len(),
+        images,
+        states: 2,
+        ..Report::default()
+    })
+}
+
+fn open(device: Arc<dyn BlockWrite>) -> Result<Arc<WritableExt4>> {
+    let options = WriteOptions {
+        commit_interval: None,
+        ..WriteOptions::default()
+    };
+    Ok(Arc::new(WritableExt4::open(device, &options)?))
+}
+
+fn fill(device: Arc<dyn BlockWrite>) -> Result<()> {
+    let fs = open(device)?;
+    let guest = MemoryFs::of_txtar(GUEST);
+    copy(&guest, guest.root(), &*fs, fs.root())?;
+    fs.close()?;
+    Ok(())
+}
+
+fn copy(from: &dyn FsRead, dir: InodeNumber, to: &dyn FsWrite, to_dir: InodeNumber) -> Result<()> {
+    for entry in from.read_dir(dir, 0)? {
+        let entry = entry?;
+        if matches!(&*entry.name, b"." | b"..") {
+            continue;
+        }
+        if entry.file_type == Some(FileType::Directory) {
+            let attributes = NewAttributes::for_root(0o755);
+            let made = to.create(to_dir, &entry.name, NewKind::Directory, &attributes)?;
+            copy(from, entry.inode, to, made)?;
+        } else {
+            let attributes = NewAttributes::for_root(0o644);
+            let made = to.create(to_dir, &entry.name, NewKind::Regular, &attributes)?;
+            let mut text = vec![0; 4096];
+            let len = from.read_at(entry.inode, 0, &mut text)?;
+            to.write_at(made, 0, &text[..len])?;
+        }
+    }
+    Ok(())
+}
+
+fn deploy(device: Arc<dyn BlockWrite>, directory: &Path) -> Result<()> {
+    let large = directory.join("large");
+    std::fs::write(&large, pattern("large", LARGE_BYTES))?;
+    let plan = PLAN.replace("LARGE", &large.display().to_string());
+    let plan = Plan::parse(&plan)?;
+    let path = Path::new("guest.img");
+    let reader = image::read(device.clone())?;
+    let reader = Filesystem::new(Arc::new(reader), path, "disk");
+    let deployment = Deployment::prepare(reader, &plan)?;
+    let target = WritableFilesystem::new(open(device)?, path, "disk");
+    deployment.apply(&target)?;
+    Ok(())
+}
+
+fn tree(device: Arc<dyn BlockRead>) -> Result<Tree> {
+    let mut tree = Tree::of_filesystem(&image::read(device)?)?;
+    // The superblock's totals are those of the last mount or unmount.
+    tree.statfs = None;
+    Ok(tree)
+}
+
+/// The guest with and without the plan.
+struct States {
+    before: Tree,
+    after: Tree,
+}
+
+impl States {
+    /// Looks at a crash image in every way. Returns whether the plan is done.
+    fn examine(
+        &self,
+        set: &FeatureSet,
+        crashed: &Arc<dyn BlockRead>,
+        directory: &Path,
+    ) -> Result<bool> {
+        let is_done = self.judge(crashed.clone()).context("replayed in memory")?;
+        let same = |found: Result<bool>, by: &'static str| match found.context(by)? {
+            found if found == is_done => Ok(()),
+            _ => bail!("{by}: another state than replayed in memory"),
+        };
+
+        let device = Arc::new(Overlay::in_memory(crashed.clone(), OVERLAY_BYTES));
+        open(device.clone())?.close()?;
+        let path = directory.join("ours.img");
+        image::write(&*device, &path)?;
+        e2fsck::check(&path).context("replayed by our writer")?;
+        same(self.judge(device), "replayed by our writer")?;
+
+        let path = directory.join("theirs.img");
+        image::write(&**crashed, &path)?;
+        e2fsck::recover(&path, set.traits)?;
+        e2fsck::check(&path)?;
+        same(self.judge(image::open(&path)?), "replayed by e2fsck")?;
+        Ok(is_done)
+    }
+
+    fn judge(&self, device: Arc<dyn BlockRead>) -> Result<bool> {
+        let found = tree(device)?;
+        let (missing, more) = (
+            found.differences(&self.after),
+            found.differences(&self.before),
+        );
+        match (missing.is_empty(), more.is_empty()) {
+            (true, _) => Ok(true),
+            (_, true) => Ok(false),
+            _ => Err(anyhow!(
+                "a part of the plan: without it {}\n\nwith it {}",
+                more.join("\n"),
+                missing.join("\n")
+            )),
+        }
+    }
+}
