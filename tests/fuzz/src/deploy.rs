@@ -21,7 +21,7 @@ const TEXT_BYTES: u64 = 64 << 10;
 const MASK_BYTES: usize = 8;
 
 /// What steps read.
-const PATHS: [&str; 72] = [
+const PATHS: [&str; 75] = [
     "/etc/passwd",
     "/etc/shadow",
     "/etc/group",
@@ -94,11 +94,14 @@ const PATHS: [&str; 72] = [
     "/usr/share/zoneinfo",
     "/etc/cron.d",
     "/var/lib/cloud",
+    "/etc/apt/sources.list.d",
+    "/swapfile",
+    "/opt",
 ];
 
 /// A step of each kind, of which no one takes back what another does, and none of which makes up what is other each time.
 const STEPS: &str = r##"steps:
-- sysprep: [all, -machine-id, -random-seed, -ssh-hostkeys, -ssh-userdir, -cron-spool, -firewall-rules, -net-nmconn, -cloud-init, -dhcp-client-state, -package-manager-cache]
+- sysprep: [all, -machine-id, -random-seed, -ssh-hostkeys, -ssh-userdir, -cron-spool, -firewall-rules, -net-nmconn, -cloud-init, -dhcp-client-state, -package-manager-cache, -user-account, -net-hostname]
 - ssh-host-keys: remove
 - hostname: web1.example.org
 - hosts: [{address: 127.0.1.1, names: [web1.example.org, web1]}, {address: "2001:db8::1", names: [six]}]
@@ -141,6 +144,13 @@ const STEPS: &str = r##"steps:
 - link: {path: /usr/local/bin/app, target: ../../opt/app}
 - delete: "/var/cache/*"
 - permissions: {path: /etc/issue, mode: 0600}
+- udev: {write: {90-mine.rules: "ACTION==\"add\"\n"}, names: {"52:54:00:12:34:57": lan0}}
+- repository: {name: mine, url: "https://example.org/", suites: [stable], components: [main], unsigned: true}
+- template: {path: /etc/motd.d/mine, text: "{{ guest.hostname }} {{ x }}\n", vars: {x: 5}}
+- agent: {preset: qemu-guest-agent, binary: HERE/Cargo.toml}
+- swap: {file: /swapfile, size: 64K, uuid: 8ea0c1ae-6a5c-4b5a-9f4e-0123456789ab}
+- tar: {from: HERE/src/deploy/small.tar, to: /opt/small}
+- cloud-init: {user-data: "#cloud-config\nwrite_files: [{path: /etc/x, content: y}]\nruncmd: [[ls, -l]]\n"}
 "##;
 
 const KEY: &str =
