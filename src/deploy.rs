@@ -115,6 +115,15 @@ impl Deployment {
         self.stage.changes()
     }
 
+    /// That the guest has room for [its changes](Self::changes), as far as it can be said before it is opened for
+    /// writing.
+    ///
+    /// # Errors
+    /// `NoSpace`, with the bytes that are needed and those that are free.
+    pub fn check_room(&self, changes: &[Change]) -> Result<()> {
+        apply::check_room(changes, self.stage.guest())
+    }
+
     /// The changes as unified diffs, with a line for each path that is made, removed, or changes mode or owner.
     ///
     /// # Errors

@@ -207,6 +207,7 @@ impl Deploy {
         let guest = self.source.volume.filesystem(disk)?;
         let deployment = Deployment::prepare(guest, plan)?;
         let changes = deployment.changes()?;
+        deployment.check_room(&changes)?;
         // What it was read with is closed: a microVM has one for each.
         let steps = deployment.into_steps();
         if !changes.is_empty() {

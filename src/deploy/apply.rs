@@ -9,7 +9,7 @@ use diskfs_vfs::{
 };
 
 use super::stage::{Aspect, Change, Contents, Entry, Kind};
-use crate::{Error, ErrorKind, Result, WritableFilesystem};
+use crate::{Error, ErrorKind, Filesystem, Result, WritableFilesystem};
 
 /// Besides its contents, what a new file takes at most: an inode and a name, both in blocks that may be new.
 const NEW_FILE_BYTES: u64 = 8 << 10;
@@ -20,7 +20,8 @@ const NEW_FILE_BYTES: u64 = 8 << 10;
 /// # Errors
 /// `NoSpace` before anything is written, where that can be seen; what writing answers.
 pub fn apply(changes: &[Change], target: &WritableFilesystem) -> Result<()> {
-    let applied = check_room(changes, target).and_then(|()| write_all(changes, target));
+    let room = check_room(changes, target.reader());
+    let applied = room.and_then(|()| write_all(changes, target));
     match applied {
         Ok(()) => target.close(),
         Err(error) => {
@@ -45,13 +46,16 @@ fn write_all(changes: &[Change], target: &WritableFilesystem) -> Result<()> {
     all.try_for_each(|change| writer.write(change))
 }
 
-/// That there is room, as far as it can be said before.
-fn check_room(changes: &[Change], target: &WritableFilesystem) -> Result<()> {
+/// That a guest has room for the changes, as far as it can be said before.
+///
+/// # Errors
+/// `NoSpace`, with the bytes that are needed and those that are free.
+pub(super) fn check_room(changes: &[Change], guest: &Filesystem) -> Result<()> {
     let needed: u64 = changes
         .iter()
         .map(needed_bytes)
         .fold(0, u64::saturating_add);
-    let statistics = target.reader().statistics()?;
+    let statistics = guest.statistics()?;
     let free = statistics
         .blocks_free
         .saturating_mul(statistics.block_size.into());
@@ -60,7 +64,7 @@ fn check_room(changes: &[Change], target: &WritableFilesystem) -> Result<()> {
     }
     let reason = format!("the plan needs {needed} bytes, and {free} are free");
     Err(Error::new(ErrorKind::NoSpace, reason)
-        .in_file(target.reader().image_path())
+        .in_file(guest.image_path())
         .with_hint("grow the disk first, as with `diskfs resize`, or leave out what is large"))
 }
 

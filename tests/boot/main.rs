@@ -5,8 +5,10 @@
 
 mod images;
 mod machine;
+mod questions;
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,164 +17,14 @@ use diskfs_fixtures::run;
 
 use images::images;
 use machine::{MAC, Machine, Start};
+use questions::QUESTIONS;
 
 const DISKFS: &str = env!("CARGO_BIN_EXE_diskfs");
 
 const PASSWORD: &str = "Correct-horse-7-battery";
 
-/// All that is asked of a guest, but for what its stack and loader are.
-const PLAN: &str = "steps:
-- hostname: web1
-- hosts:
-  - {address: 10.0.2.15, names: [web1.example.org, web1]}
-  - {address: 192.0.2.5, names: [db1.example.org]}
-- machine-id: 0123456789abcdef0123456789abcdef
-- random-seed: new
-- timezone: Europe/Berlin
-- user:
-    name: ann
-    comment: Ann Example
-    uid: 1234
-    shell: /bin/bash
-    groups: [adm]
-    sudo: true
-    password: PASSWORD
-    ssh-keys: [\"KEY\"]
-- root-password: {locked: true}
-- ssh-host-keys: regenerate
-- sshd: {password-authentication: false, permit-root-login: \"no\"}
-- network:
-    stack: STACK
-    metadata-route: true
-    interfaces:
-    - mac: MAC
-      name: wan0
-      addresses: [10.0.2.15/24]
-      gateway4: 10.0.2.2
-      nameservers: [10.0.2.3]
-      search: [example.org]
-      mtu: 1400
-      routes: [{to: 192.0.2.0/24, via: 10.0.2.9}]
-- serial-console: {tty: ttyS0}
-- kernel-arguments: {add: [panic=11]}
-- sysctl: {vm.swappiness: \"17\"}
-- modules: [dummy]
-- fstab:
-    add: [{device: scratch, path: /srv/scratch, type: tmpfs, options: \"size=1m,mode=0750\"}]
-- units:
-    write:
-    - name: mark.service
-      text: |
-        [Unit]
-        Description=Leaves a mark
-        [Service]
-        Type=oneshot
-        RemainAfterExit=yes
-        ExecStart=/bin/sh -c 'echo marked > /run/mark'
-        [Install]
-        WantedBy=multi-user.target
-    enable: [mark.service]
-    mask: [apt-daily.timer]
-- cron: {name: tick, user: root, schedule: \"*/5 * * * *\", command: /bin/true}
-- write: {path: /etc/motd, text: \"deployed\\n\", mode: 0640, owner: \"root:adm\"}
-- firstboot: {name: hello, script: \"echo hello from $(hostname) >> /var/lib/hello\"}
-";
-
-/// What a shell in the guest says of it: a name, and the command whose output is its value.
-const QUESTIONS: &[(&str, &str, &str)] = &[
-    ("name", "hostname", "web1"),
-    ("full name", "hostname --fqdn", "web1.example.org"),
-    (
-        "other host",
-        "getent hosts db1.example.org",
-        "192.0.2.5 db1.example.org",
-    ),
-    (
-        "machine ID",
-        "cat /etc/machine-id",
-        "0123456789abcdef0123456789abcdef",
-    ),
-    (
-        "time zone",
-        "timedatectl show -p Timezone --value",
-        "Europe/Berlin",
-    ),
-    (
-        "user",
-        "getent passwd ann",
-        "ann:x:1234:1234:Ann Example:/home/ann:/bin/bash",
-    ),
-    ("groups", "id -Gn", "ann adm"),
-    (
-        "home",
-        "stat -c '%a %U:%G' ~ ~/.ssh ~/.ssh/authorized_keys ~/.bashrc",
-        "755 ann:ann 700 ann:ann 600 ann:ann 644 ann:ann",
-    ),
-    ("sudo", "echo $PASSWORD | sudo -S -p '' id -u", "0"),
-    (
-        "root",
-        "echo $PASSWORD | sudo -S -p '' passwd -S root | cut -d' ' -f1,2",
-        "root L",
-    ),
-    ("MAC", "cat /sys/class/net/wan0/address", MAC),
-    (
-        "address",
-        "ip -4 -o address show dev wan0 | awk '{print $4}'",
-        "10.0.2.15/24",
-    ),
-    ("MTU", "cat /sys/class/net/wan0/mtu", "1400"),
-    (
-        "gateway",
-        "ip route show default | awk '{print $3, $5}'",
-        "10.0.2.2 wan0",
-    ),
-    (
-        "route",
-        "ip route show 192.0.2.0/24 | awk '{print $3, $5}'",
-        "10.0.2.9 wan0",
-    ),
-    (
-        "metadata",
-        "ip route get 169.254.169.254 | awk 'NR == 1 {print $1, $2, $3}'",
-        "169.254.169.254 dev wan0",
-    ),
-    (
-        "name server",
-        "awk '$1 == \"nameserver\" {print $2}' /etc/resolv.conf",
-        "10.0.2.3",
-    ),
-    (
-        "search",
-        "awk '$1 == \"search\" {print $2}' /etc/resolv.conf",
-        "example.org",
-    ),
-    ("swappiness", "cat /proc/sys/vm/swappiness", "17"),
-    ("module", "ls -d /sys/module/dummy", "/sys/module/dummy"),
-    (
-        "mount",
-        "findmnt -n -o FSTYPE,OPTIONS /srv/scratch | grep -o 'tmpfs\\|size=[^,]*\\|mode=[^,]*'",
-        "tmpfs size=1024k mode=750",
-    ),
-    (
-        "unit",
-        "systemctl is-active mark; cat /run/mark",
-        "active marked",
-    ),
-    ("masked", "systemctl is-enabled apt-daily.timer", "masked"),
-    (
-        "file",
-        "stat -c '%a %U:%G' /etc/motd; cat /etc/motd",
-        "640 root:adm deployed",
-    ),
-    ("first boot", "cat /var/lib/hello", "hello from web1"),
-    ("scripts left", "ls /usr/local/lib/diskfs/firstboot.d", ""),
-    ("failed", "systemctl --failed --no-legend --plain", ""),
-    (
-        "console",
-        "systemctl is-active serial-getty@ttyS0",
-        "active",
-    ),
-];
+/// All that is asked of a guest.
+const PLAN: &str = include_str!("plan.yaml");
 
 /// A guest to be: an overlay on one of the images, with what one needs to get in.
 struct Guest {
@@ -193,6 +45,26 @@ impl Guest {
         let key = guest.at("key").display().to_string();
         run("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-f", &key])?;
         Ok(guest)
+    }
+
+    /// The files of this machine that the plan names.
+    fn make_files(&self) -> Result<()> {
+        let agent = "#!/bin/sh\necho runs > /run/deployed-agent\nexec sleep infinity\n";
+        fs::write(self.at("agent"), agent)?;
+        fs::create_dir(self.at("app"))?;
+        fs::write(self.at("app/file"), "of the archive\n")?;
+        fs::set_permissions(self.at("app/file"), Permissions::from_mode(0o640))?;
+        symlink("file", self.at("app/link"))?;
+        let (archive, directory) = (self.at("app.tar"), self.at("app"));
+        let words = [
+            "-czf".as_ref(),
+            archive.as_path(),
+            "-C".as_ref(),
+            &directory,
+            ".".as_ref(),
+        ];
+        run("tar", words)?;
+        Ok(())
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -217,6 +89,7 @@ impl Guest {
     }
 
     fn deploy(&self, stack: &str) -> Result<()> {
+        self.make_files()?;
         let key = fs::read_to_string(self.at("key.pub"))?;
         let plan = PLAN
             .replace("PASSWORD", PASSWORD)

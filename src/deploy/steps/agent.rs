@@ -32,7 +32,7 @@ pub struct Agent {
     /// The program, a file of this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binary: Option<PathBuf>,
-    /// Where the program goes.
+    /// Where the program goes: where the preset has it, else into `/usr/local/bin` by the agent's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// Paths that a guest has which needs none.
@@ -108,22 +108,21 @@ impl Agent {
             return missing("name, and no preset");
         };
         let path = self.path.clone().or(preset.map(|it| it.path().to_owned()));
+        let path = path.unwrap_or_else(|| format!("/usr/local/bin/{name}"));
         let mut files = self.files.clone();
-        match (&self.binary, &path) {
-            (Some(from), Some(to)) => files.insert(
+        match &self.binary {
+            Some(from) => files.insert(
                 0,
                 Upload {
                     from: from.clone(),
-                    to: to.clone(),
+                    to: path.clone(),
                     mode: Some(Mode(0o755)),
                     owner: None,
                 },
             ),
-            (Some(_), None) => return missing("path that its program goes to"),
-            (None, _) if preset.is_some() => return missing("binary, the program of this machine"),
-            (None, _) => {}
+            None if preset.is_some() => return missing("binary, the program of this machine"),
+            None => {}
         }
-        let path = path.unwrap_or_default();
         let mut skip_if = self.skip_if.clone();
         let mut udev_rules = self.udev_rules.clone();
         if let Some(preset) = preset {
@@ -132,14 +131,19 @@ impl Agent {
                 udev_rules.entry(file.to_owned()).or_insert(text);
             }
         }
+        let unit = self.unit.clone().or(preset.map(|it| it.unit(&path)));
+        let command = self.command.clone().or(preset.map(|it| it.command(&path)));
+        if unit.is_none() && command.is_none() && udev_rules.is_empty() {
+            return missing("unit and no command: nothing would start it");
+        }
         Ok(Whole {
+            name,
             files,
             program: self.binary.clone(),
             skip_if,
+            unit,
             udev_rules,
-            unit: self.unit.clone().or(preset.map(|it| it.unit(&path))),
-            command: self.command.clone().or(preset.map(|it| it.command(&path))),
-            name,
+            command,
         })
     }
 }
