@@ -21,8 +21,8 @@ const MAX_BYTES: u64 = 64 << 20;
 /// Show and set what a virtual machine's UEFI firmware boots
 #[derive(Debug, Args)]
 #[command(
-    after_help = "FLASH is the file with the firmware's variables (OVMF_VARS.fd, AAVMF_VARS.fd, raw or qcow2), which no
-machine uses meanwhile. Entries are there once the firmware has made them, at the first start.
+    after_help = "FLASH is the file with the firmware's variables (OVMF_VARS.fd, AAVMF_VARS.fd, raw or qcow2), which
+no machine uses meanwhile. Entries are there once the firmware has made them, at the first start.
 
 Examples:
   diskfs uefi list VARS.fd

@@ -15,8 +15,31 @@ use diskfs::deploy::{
     Upload, Write,
 };
 
-/// The one without a value.
-const RELABEL: &str = "selinux-relabel";
+/// An option without a value, which is a step of `SELinux`. They come last, whatever else is done.
+struct Switch {
+    name: &'static str,
+    help: &'static str,
+    step: Selinux,
+}
+
+const SWITCHES: [Switch; 2] = [
+    Switch {
+        name: "selinux-disable",
+        help: "The guest does without SELinux; as --selinux disabled",
+        step: Selinux {
+            mode: Some(SelinuxMode::Disabled),
+            relabel: false,
+        },
+    },
+    Switch {
+        name: "selinux-relabel",
+        help: "Have the guest give all files their labels when it starts next",
+        step: Selinux {
+            mode: None,
+            relabel: true,
+        },
+    },
+];
 
 /// An option that is a step.
 struct Flag {
@@ -28,8 +51,9 @@ struct Flag {
 
 type Parsed = std::result::Result<Step, String>;
 
-/// Options that run something of the guest, and what to use in their place.
-const REFUSED: [(&str, &str); 5] = [
+/// Options of virt-customize that are none here, for they run something of the guest, or have a command of their own; and
+/// what to use in their place.
+const REFUSED: [(&str, &str); 11] = [
     (
         "run-command",
         "--firstboot-command runs it when the guest starts; `diskfs run` runs a program of this machine's appliance on its files",
@@ -43,7 +67,28 @@ const REFUSED: [(&str, &str); 5] = [
         "update",
         "--firstboot-command 'apt-get -y upgrade' (or dnf, apk) updates when the guest starts",
     ),
+    (
+        "uninstall",
+        "--firstboot-command 'apt-get -y purge ...' (or dnf, apk) does it when the guest starts",
+    ),
+    (
+        "firstboot-install",
+        "--firstboot-command 'apt-get -y install ...' (or dnf, apk), or user data with `packages`",
+    ),
     ("edit", "`diskfs edit`, or a plan that writes the file"),
+    (
+        "copy",
+        "`diskfs cp IMG:FILE IMG:DEST` copies within a guest",
+    ),
+    ("move", "`diskfs mv IMG:FILE DEST` renames"),
+    (
+        "scrub",
+        "--delete removes; overwriting erases nothing in images",
+    ),
+    (
+        "commands-from-file",
+        "--plan FILE has the steps in YAML or JSON",
+    ),
 ];
 
 const FLAGS: &[Flag] = &[
@@ -338,12 +383,14 @@ impl Args for Flags {
         let refused = REFUSED
             .iter()
             .map(|(name, _)| arg(name).hide(true).num_args(0..=1));
-        let relabel = Arg::new(RELABEL)
-            .long(RELABEL)
-            .action(ArgAction::SetTrue)
-            .help("Have the guest give all files their labels when it starts next")
-            .help_heading("Steps");
-        command.args(args).arg(relabel).args(refused)
+        let switches = SWITCHES.map(|switch| {
+            Arg::new(switch.name)
+                .long(switch.name)
+                .action(ArgAction::SetTrue)
+                .help(switch.help)
+                .help_heading("Steps")
+        });
+        command.args(args).args(switches).args(refused)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -355,18 +402,17 @@ impl FromArgMatches for Flags {
     fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
         for (name, instead) in REFUSED {
             if matches.contains_id(name) {
-                let text = format!("--{name}: nothing of the guest is run; {instead}\n");
+                let text = format!(
+                    "--{name} is not done here, where nothing of the guest is run: {instead}\n"
+                );
                 return Err(clap::Error::raw(ClapErrorKind::ValueValidation, text));
             }
         }
         let mut steps = Vec::new();
-        if matches.get_flag(RELABEL) {
-            // Last, whatever else is done.
-            let relabel = Selinux {
-                mode: None,
-                relabel: true,
-            };
-            steps.push((usize::MAX, Step::Selinux(relabel)));
+        for switch in SWITCHES {
+            if matches.get_flag(switch.name) {
+                steps.push((usize::MAX, Step::Selinux(switch.step)));
+            }
         }
         for flag in FLAGS {
             let values = matches.get_many::<String>(flag.name);
@@ -437,6 +483,15 @@ mod tests {
         assert!(told.contains("--firstboot-command"), "{told}");
         assert!(steps(&["--chmod", "9:/a"]).unwrap_err().contains("octal"));
         assert!(steps(&["--write", "/a"]).unwrap_err().contains("FILE:TEXT"));
+    }
+
+    #[test]
+    fn switches_come_last() {
+        let words = ["--selinux-relabel", "--selinux-disable", "--touch", "/a"];
+        let steps = steps(&words).unwrap();
+        assert_eq!(steps[1], Step::Selinux(SWITCHES[0].step.clone()));
+        assert_eq!(steps[2], Step::Selinux(SWITCHES[1].step.clone()));
+        assert_eq!(steps.len(), 3);
     }
 
     #[test]

@@ -87,9 +87,11 @@ fn changed(line: &str, host: &Host) -> String {
         .get(start..)
         .map_or(0, |rest| rest.len() - rest.trim_start().len());
     let head = fields.get(..start + gap_bytes).unwrap_or(fields);
+    // An address alone has none.
+    let gap = if gap_bytes == 0 { "\t" } else { "" };
     let names = host.names.join(" ");
     let before_comment = if comment.is_empty() { "" } else { " " };
-    format!("{head}{names}{before_comment}{comment}{end}")
+    format!("{head}{gap}{names}{before_comment}{comment}{end}")
 }
 
 #[cfg(test)]
@@ -106,6 +108,13 @@ mod tests {
             text(&guest, "/etc/hosts"),
             "# mine\n127.0.0.1\tlocalhost\n127.0.1.1   web1.example.org web1 # by the installer\n\n10.0.0.9 db\n10.0.0.9 db-too\n2001:db8::1\tweb1\n"
         );
+    }
+
+    #[test]
+    fn an_address_alone_gets_names() {
+        let step = "- hosts: [{address: 127.0.1.1, names: [web1]}]";
+        let guest = after("-- /etc/hosts --\n127.0.1.1\n", step);
+        assert_eq!(text(&guest, "/etc/hosts"), "127.0.1.1\tweb1\n");
     }
 
     #[test]
