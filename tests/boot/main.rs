@@ -197,6 +197,13 @@ const WITHOUT_LOADER: (&str, &str, &str) = (
     "console=ttyS0,115200n8",
 );
 
+/// What `NetworkManager` says of the interface.
+const CONNECTION: (&str, &str, &str) = (
+    "connection",
+    "nmcli -t -f DEVICE,STATE device | grep wan0",
+    "wan0:connected",
+);
+
 #[test]
 fn debian_with_ifupdown_is_as_deployed() -> Result<()> {
     let start = Start::Kernel { root: "LABEL=root" };
@@ -238,11 +245,14 @@ fn debian_with_netplan_behind_grub_is_as_deployed() -> Result<()> {
             "cd /etc/netplan; stat -c '%a %n' *",
             "600 60-diskfs.yaml",
         ),
+        // netplan has it done.
+        CONNECTION,
     ];
     check("uefi.raw", "auto", Start::Firmware, &own)
 }
 
 #[test]
+#[ignore = "a minute more; NetworkManager has the connection of netplan's guest, too"]
 fn debian_with_networkmanager_is_as_deployed() -> Result<()> {
     let start = Start::Kernel { root: "LABEL=root" };
     let own = [
@@ -252,11 +262,7 @@ fn debian_with_networkmanager_is_as_deployed() -> Result<()> {
             "systemctl is-active NetworkManager; ls /etc/netplan",
             "active",
         ),
-        (
-            "connection",
-            "nmcli -t -f DEVICE,STATE device | grep wan0",
-            "wan0:connected",
-        ),
+        CONNECTION,
     ];
     check("uefi.raw", "networkmanager", start, &own)
 }
