@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use diskfs::deploy::{Deployment, Plan};
-//! use diskfs::{Disk, OpenOptions, WriteOptions, guest};
+//! use diskfs::{Commits, Disk, OpenOptions, RootReserve, WriteOptions};
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("demo.qcow2");
 //! # let bundled = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/images/demo.qcow2.zst");
@@ -17,7 +17,13 @@
 //! let disk = Disk::open_writable(&path, &OpenOptions::default())?;
 //! let deployment = Deployment::prepare(disk.filesystem()?, &plan)?;
 //! print!("{}", String::from_utf8_lossy(&deployment.diff()?));
-//! deployment.apply(&disk.writable_filesystem(&WriteOptions::default())?)?;
+//! let options = WriteOptions {
+//!     // With `Commits::Timed` a crash may leave a part of the plan.
+//!     commits: Commits::AtClose,
+//!     // The guest's root may use the room that is reserved for him.
+//!     root_reserve: RootReserve::Use,
+//! };
+//! deployment.apply(&disk.writable_filesystem(&options)?)?;
 //! disk.close()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -36,7 +42,7 @@ mod text;
 
 use serde::Serialize;
 
-pub use apply::apply;
+pub use apply::{Applied, apply};
 pub use plan::{Plan, Step};
 pub use stage::{Aspect, Change, Contents, Entry, Kind, Part, Stage};
 pub use steps::*;
@@ -137,7 +143,7 @@ impl Deployment {
     ///
     /// # Errors
     /// `NoSpace`, and what writing answers.
-    pub fn apply(&self, target: &WritableFilesystem) -> Result<()> {
+    pub fn apply(&self, target: &WritableFilesystem) -> Result<Applied> {
         apply(&self.changes()?, target)
     }
 }

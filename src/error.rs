@@ -58,6 +58,15 @@ impl ErrorKind {
         }
     }
 
+    /// Returns whether what fails so may have done a part: there was no room, or something below
+    /// failed.
+    pub const fn is_halfway(self) -> bool {
+        matches!(
+            self,
+            Self::Io | Self::Corrupt | Self::ReadOnly | Self::NoSpace
+        )
+    }
+
     /// The kind's name in JSON.
     pub const fn name(self) -> &'static str {
         match self {

@@ -60,6 +60,8 @@ mod file_device;
 mod filesystem;
 pub mod guest;
 pub mod inspect;
+#[cfg(test)]
+mod kept_schema;
 pub mod logs;
 mod problem;
 mod shell;
@@ -79,7 +81,7 @@ pub use diskfs_varstore as varstore;
 pub use diskfs_vfs as vfs;
 pub use diskfs_volume as volume;
 
-pub use diskfs_image::{Format, Gate, OpenOptions, Share};
+pub use diskfs_image::{Format, Gate, OpenOptions, Share, StaleBase};
 
 pub use error::{Error, ErrorKind, Result};
 pub use file::File;

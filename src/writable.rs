@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use diskfs_vfs::{self as vfs, FsRead, FsWrite};
+use diskfs_vfs::{self as vfs, FsRead, FsWrite, Remains};
 
 use crate::{Error, Filesystem, Result};
 
@@ -57,6 +57,14 @@ impl WritableFilesystem {
     /// `Io`, `NoSpace`.
     pub fn close(&self) -> Result<()> {
         self.fs.close().map_err(|e| self.in_image(e))
+    }
+
+    /// Ends writing after an error, and drops what is not durable yet. Returns what was durable before.
+    ///
+    /// # Errors
+    /// `Unsupported` where changes can't be dropped; then writing goes on.
+    pub fn abandon(&self) -> Result<Remains> {
+        self.fs.abandon().map_err(|e| self.in_image(e))
     }
 
     /// An error of the driver, with the image that it happened in.

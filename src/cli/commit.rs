@@ -20,7 +20,7 @@ use super::snapshot::open_options;
 #[command(
     after_help = "The overlay is emptied when everything is durable below, so the disk that it shows is the same at
 every moment. It is kept as it is with -d, and when it has snapshots, bitmaps or a data file.
-Everybody else who has the image behind it as theirs sees another disk afterwards.
+Other overlays of the image behind it are stale afterwards, and refused.
 
 Example:
   diskfs commit overlay.qcow2"

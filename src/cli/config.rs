@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use diskfs::image::Policy;
+#[cfg(feature = "microvm")]
 use diskfs::vm::Choice;
 use diskfs::{Error, ErrorKind, Result};
 
@@ -17,13 +19,47 @@ const VARIABLE: &str = "DISKFS_CONFIG";
 const SYSTEM: &str = "/etc/diskfs/config.toml";
 
 /// The file, whose form is TOML 1.0.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
+    /// Which files images may name: `none`, `chain-owner`, or a list of directories.
+    #[serde(deserialize_with = "policy")]
+    pub(crate) backing: Policy,
+    #[cfg(feature = "microvm")]
     pub(crate) vm: Vm,
+    /// Read by programs that have microVMs.
+    #[cfg(not(feature = "microvm"))]
+    vm: toml::Table,
+}
+
+/// How [`Policy`] is spelled.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Backing {
+    Word(String),
+    Directories(Vec<PathBuf>),
+}
+
+fn policy<'d, D: serde::Deserializer<'d>>(from: D) -> std::result::Result<Policy, D::Error> {
+    let wrong = |what: String| {
+        let expected = "\"none\", \"chain-owner\", or a list of absolute directories";
+        serde::de::Error::custom(format!("invalid `backing`: {what}; write {expected}"))
+    };
+    let found = Backing::deserialize(from).map_err(|_| wrong("not a word or a list".to_owned()))?;
+    match found {
+        Backing::Word(word) if word == "none" => Ok(Policy::Closed),
+        Backing::Word(word) if word == "chain-owner" => Ok(Policy::Beside),
+        Backing::Word(word) => Err(wrong(format!("unknown word `{word}`"))),
+        // What a relative one means would depend on where the program is started.
+        Backing::Directories(dirs) => match dirs.iter().find(|dir| !dir.is_absolute()) {
+            Some(dir) => Err(wrong(format!("`{}` is not absolute", dir.display()))),
+            None => Ok(Policy::Below(dirs)),
+        },
+    }
 }
 
 /// The table `[vm]`.
+#[cfg(feature = "microvm")]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Vm {
@@ -40,11 +76,13 @@ pub(crate) struct Vm {
 }
 
 /// A value as the command line has it.
+#[cfg(feature = "microvm")]
 fn spelt<'d, D: serde::Deserializer<'d>>(from: D) -> std::result::Result<Option<Choice>, D::Error> {
     let text = String::deserialize(from)?;
     text.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
+#[cfg(feature = "microvm")]
 fn memory<'d, D: serde::Deserializer<'d>>(from: D) -> std::result::Result<Option<u32>, D::Error> {
     let text = String::deserialize(from)?;
     let mib = super::vm::memory_mib(&text);
@@ -105,10 +143,38 @@ fn own() -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(feature = "microvm")]
     use diskfs::vm::Kind;
 
     use super::*;
 
+    #[test]
+    fn which_files_images_may_name() {
+        let policy = |value: &str| Config::parse(&format!("backing = {value}\n"));
+        assert_eq!(Config::default().backing, Policy::Beside);
+        for (value, expected) in [
+            ("\"none\"", Policy::Closed),
+            ("\"chain-owner\"", Policy::Beside),
+            (
+                "[\"/srv/a\", \"/srv/b\"]",
+                Policy::Below(vec!["/srv/a".into(), "/srv/b".into()]),
+            ),
+            ("[]", Policy::Below(Vec::new())),
+        ] {
+            assert_eq!(policy(value).unwrap().backing, expected, "{value}");
+        }
+        for value in ["\"all\"", "[\"images\"]", "true", "[1]"] {
+            let error = policy(value).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            assert!(
+                error.reason().contains("line 1: invalid `backing`"),
+                "{}",
+                error.reason()
+            );
+        }
+    }
+
+    #[cfg(feature = "microvm")]
     #[test]
     fn all_that_may_be_set() {
         assert_eq!(Config::parse("").unwrap(), Config::default());
@@ -123,6 +189,7 @@ mod tests {
         assert_eq!(Config::parse(text).unwrap().vm, expected);
     }
 
+    #[cfg(feature = "microvm")]
     #[test]
     fn what_makes_no_sense_is_told_with_its_line() {
         for (text, told) in [

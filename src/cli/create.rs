@@ -15,6 +15,7 @@ use diskfs::{Error, ErrorKind, Format, Gate, Result};
 use serde_json::{Map, Value};
 
 use super::bytes;
+use super::options::configured;
 use super::progress::Progress;
 use super::session::{Output, Session, stdout};
 use super::show::json;
@@ -29,8 +30,10 @@ use super::show::json;
 lazy_refcounts, refcount_bits, compression_type (zlib, zstd), preallocation (off, metadata,
 falloc, full), data_file, data_file_raw, backing_file, backing_fmt. Switches take on and off.
 
-A backing file must be one that the new image may name: below its own directory, or below one
-of --allow-backing. Its format must be given; guessed, it would be the guest's to choose.
+A backing file must be one that the new image may name: below its own directory and of its owner, or
+below one of --allow-backing. Its format must be given; guessed, it would be the guest's to choose.
+It must not be written to while it has overlays: the new image records what it is like, and is
+refused when it has changed. A data file is written to with --data-file.
 
 Examples:
   diskfs create disk.img 10G
@@ -183,7 +186,7 @@ impl Create {
             (Some(name), Some(format)) => Some(NewBacking {
                 name: name.clone(),
                 format,
-                check: self.backing_check(),
+                check: self.backing_check()?,
             }),
             (Some(_), None) => {
                 let error = Error::new(ErrorKind::Invalid, "the backing file's format is needed");
@@ -209,12 +212,12 @@ impl Create {
         })
     }
 
-    fn backing_check(&self) -> BackingCheck {
+    fn backing_check(&self) -> Result<BackingCheck> {
         if self.unsafe_backing {
-            return BackingCheck::Skip;
+            return Ok(BackingCheck::Skip);
         }
         let dirs = self.allow_backing.iter();
-        BackingCheck::Open(dirs.fold(Gate::default(), Gate::allow))
+        Ok(BackingCheck::Open(dirs.fold(configured()?, Gate::allow)))
     }
 }
 

@@ -14,8 +14,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 
-use diskfs::deploy::{self, Deployment, Plan, StepReport};
-use diskfs::{Commits, Disk, Error, ErrorKind, Result, RootReserve, WriteOptions};
+use diskfs::deploy::{self, Applied, Change, Deployment, Plan, StepReport};
+use diskfs::vfs::Remains;
+use diskfs::{
+    Commits, Disk, Error, ErrorKind, Result, RootReserve, WritableFilesystem, WriteOptions,
+};
 
 use super::options::SourceArgs;
 use super::session::{Output, Session, stdout};
@@ -29,8 +32,8 @@ use flags::Flags;
     long_about = "Edit guests offline: name, users, keys, network, files, services
 
 What is to be done stands in a plan (--plan, YAML or JSON), in options, or in both: the plan's steps
-come first, then those of the options, in their order. All steps are worked out before anything is
-written, and all of them are written or none. Steps say what is to be, so that the same command once
+come first, then those of the options, in their order. All steps are worked out, in all images, before
+anything is written, and all of a plan is written to an image or nothing. Steps say what is to be, so that the same command once
 more changes nothing. Nothing of the guest is run, whatever its architecture.",
     after_help = "Examples:
   diskfs deploy disk.qcow2 --hostname web1 --root-password file:secret --ssh-inject root:file:key.pub
@@ -117,13 +120,18 @@ pub(super) fn run(args: &Deploy, session: &mut Session) -> Result<()> {
     }
     let mut out = stdout()?;
     let mut told = Vec::new();
-    for image in &args.images {
-        let deployed = args.deploy(image, &plan, |disk| session.warn_of(disk));
-        match (deployed, session.output()) {
-            (Ok(deployed), Output::Text) => report::write(&mut out, args, image, &deployed)?,
-            (Ok(deployed), Output::Json) => told.push(deployed.json(image)),
-            (Err(error), _) => session.report(&error),
+    let outcome = args.deploy_all(&plan, session, |session, image, deployed| {
+        match session.output() {
+            Output::Text => report::write(&mut out, args, image, &deployed)?,
+            Output::Json => told.push(deployed.json(image)),
         }
+        Ok(())
+    });
+    if let Err(error) = outcome {
+        if error.is_broken_pipe() {
+            return Err(error);
+        }
+        session.report(&error);
     }
     if session.output() == Output::Json {
         let body = json!({ "dry_run": args.write.dry_run, "guests": told });
@@ -135,11 +143,22 @@ pub(super) fn run(args: &Deploy, session: &mut Session) -> Result<()> {
 /// Where to read on, when a plan is none.
 const PLAN_HINT: &str = "`diskfs deploy --list-steps` tells the steps of plans, and `--describe STEP` what each can have";
 
+/// A guest that is open, with what is to be written to it.
+struct Prepared {
+    disk: Disk,
+    changes: Vec<Change>,
+    steps: Vec<StepReport>,
+    /// The overlay that opening it made.
+    new_overlay: Option<PathBuf>,
+}
+
 /// What was done to a guest, or would be.
 struct Deployed {
     steps: Vec<StepReport>,
     /// As text, when it was only to be shown.
     diff: Option<Vec<u8>>,
+    /// A crash while it was written would have left a part.
+    in_parts: bool,
 }
 
 impl Deployed {
@@ -149,7 +168,21 @@ impl Deployed {
         if let Some(diff) = &self.diff {
             told.insert("diff".to_owned(), String::from_utf8_lossy(diff).into());
         }
+        if self.in_parts {
+            told.insert("in_parts".to_owned(), true.into());
+        }
         Value::Object(told)
+    }
+}
+
+/// An error of writing, with what is there of the changes.
+fn with_remains(error: Error, target: &WritableFilesystem) -> Error {
+    match target.abandon() {
+        Ok(Remains::Nothing) => error.with_hint("nothing was changed"),
+        Ok(Remains::All) => {
+            error.with_hint("the changes were made all the same; the guest recovers the rest")
+        }
+        Ok(Remains::Some) | Err(_) => error.with_hint("a part of the changes may have been made"),
     }
 }
 
@@ -171,54 +204,145 @@ impl Deploy {
         Ok(plan)
     }
 
-    /// Deploys one guest; hands the disk to `look` before it is closed.
-    fn deploy(&self, image: &OsStr, plan: &Plan, look: impl FnOnce(&Disk)) -> Result<Deployed> {
+    /// Deploys all guests, and hands each to `tell`. All are opened and worked out before the first is written; when that
+    /// fails for one of them, none is written.
+    fn deploy_all(
+        &self,
+        plan: &Plan,
+        session: &mut Session,
+        mut tell: impl FnMut(&Session, &OsStr, Deployed) -> Result<()>,
+    ) -> Result<()> {
+        let mut ready = Vec::new();
+        for image in &self.images {
+            if self.write.dry_run {
+                match self.show(image, plan, |disk| session.warn_of(disk)) {
+                    Ok(deployed) => tell(session, image, deployed)?,
+                    Err(error) => session.report(&error),
+                }
+                continue;
+            }
+            match self.prepare(image, plan, |disk| session.warn_of(disk)) {
+                Ok(prepared) => ready.push((image, prepared)),
+                Err(error) => session.report(&error),
+            }
+        }
+        let is_complete = self.write.dry_run || ready.len() == self.images.len();
+        if !is_complete && !ready.is_empty() {
+            let all = self.images.len();
+            let failed = all.saturating_sub(ready.len());
+            let reason = format!("nothing was written: {failed} of {all} images can't be deployed");
+            return Err(Error::new(ErrorKind::Invalid, reason)
+                .with_hint("leave them out, or deploy each with a command of its own"));
+        }
+        for (image, prepared) in ready {
+            match self.write(prepared) {
+                Ok(deployed) => tell(session, image, deployed)?,
+                Err(error) => session.report(&error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Deploys one guest by itself.
+    fn deploy(&self, image: &OsStr, plan: &Plan) -> Result<Deployed> {
         if self.write.dry_run {
-            let disk = self.source.open(image)?;
-            let deployed = self.show(&disk, plan);
-            look(&disk);
-            return deployed;
+            return self.show(image, plan, |_| {});
         }
-        let new_overlay = self.write.new_overlay();
+        self.write(self.prepare(image, plan, |_| {})?)
+    }
+
+    /// Opens a guest and works out what is to be written to it; hands the disk to `look`. Nothing is written.
+    fn prepare(&self, image: &OsStr, plan: &Plan, look: impl FnOnce(&Disk)) -> Result<Prepared> {
+        let new_overlay = self.write.new_overlay().map(Path::to_owned);
         let disk = self.write.open(&self.source, image)?;
-        let deployed = self.apply(&disk, plan);
+        let worked_out = self.work_out(&disk, plan);
         look(&disk);
-        let ended = disk.close();
-        if deployed.is_err() {
-            forget(new_overlay);
+        match worked_out {
+            Ok((changes, steps)) => Ok(Prepared {
+                disk,
+                changes,
+                steps,
+                new_overlay,
+            }),
+            Err(error) => {
+                drop(disk);
+                forget(new_overlay.as_deref());
+                Err(error)
+            }
         }
-        deployed.and_then(|deployed| ended.map(|()| deployed))
+    }
+
+    /// Writes what was worked out, and ends writing.
+    fn write(&self, prepared: Prepared) -> Result<Deployed> {
+        let Prepared {
+            disk,
+            changes,
+            steps,
+            new_overlay,
+        } = prepared;
+        let written = self.apply(&disk, &changes, new_overlay.as_deref());
+        let ended = disk.close();
+        if written.is_err() {
+            forget(new_overlay.as_deref());
+        }
+        let ended = ended.map_err(|error| error.with_hint("the changes were made all the same"));
+        let applied = written.and_then(|applied| ended.map(|()| applied))?;
+        Ok(Deployed {
+            steps,
+            diff: None,
+            in_parts: applied == Applied::InParts,
+        })
     }
 
     /// What would change.
-    fn show(&self, disk: &Disk, plan: &Plan) -> Result<Deployed> {
+    fn show(&self, image: &OsStr, plan: &Plan, look: impl FnOnce(&Disk)) -> Result<Deployed> {
+        let disk = self.source.open(image)?;
+        let shown = self.diff(&disk, plan);
+        look(&disk);
+        shown
+    }
+
+    fn diff(&self, disk: &Disk, plan: &Plan) -> Result<Deployed> {
         let guest = self.source.volume.filesystem(disk)?;
         let deployment = Deployment::prepare(guest, plan)?;
         let diff = deployment.diff()?;
         Ok(Deployed {
             steps: deployment.into_steps(),
             diff: Some(diff),
+            in_parts: false,
         })
     }
 
-    /// Opens the filesystem for writing only where there is something to write: each time counts as a mount, which is
-    /// written, too.
-    fn apply(&self, disk: &Disk, plan: &Plan) -> Result<Deployed> {
+    fn work_out(&self, disk: &Disk, plan: &Plan) -> Result<(Vec<Change>, Vec<StepReport>)> {
         let guest = self.source.volume.filesystem(disk)?;
         let deployment = Deployment::prepare(guest, plan)?;
         let changes = deployment.changes()?;
         deployment.check_room(&changes)?;
         // What it was read with is closed: a microVM has one for each.
-        let steps = deployment.into_steps();
-        if !changes.is_empty() {
-            let options = WriteOptions {
-                commits: Commits::AtClose,
-                // What a plan changes, the guest's root might have.
-                root_reserve: RootReserve::Use,
-            };
-            let target = self.source.volume.writable_filesystem(disk, options)?;
-            deploy::apply(&changes, &target)?;
+        Ok((changes, deployment.into_steps()))
+    }
+
+    /// Opens the filesystem for writing only where there is something to write: each time counts as a mount, which is
+    /// written, too.
+    fn apply(
+        &self,
+        disk: &Disk,
+        changes: &[Change],
+        new_overlay: Option<&Path>,
+    ) -> Result<Applied> {
+        if changes.is_empty() {
+            return Ok(Applied::Whole);
         }
-        Ok(Deployed { steps, diff: None })
+        let options = WriteOptions {
+            commits: Commits::AtClose,
+            // What a plan changes, the guest's root might have.
+            root_reserve: RootReserve::Use,
+        };
+        let target = self.source.volume.writable_filesystem(disk, options)?;
+        // A new overlay is removed with all that is in it.
+        deploy::apply(changes, &target).map_err(|error| match new_overlay {
+            Some(_) => error,
+            None => with_remains(error, &target),
+        })
     }
 }

@@ -45,6 +45,9 @@ pub(crate) fn each_file(
         if let Err(error) = changed {
             session.report(&place.error(error.in_path(&place.path)));
         }
+        if session.has_failed_halfway() {
+            break;
+        }
     }
     Ok(())
 }

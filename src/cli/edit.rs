@@ -44,11 +44,11 @@ pub(super) struct Edit {
 }
 
 pub(super) fn run(args: &Edit, session: &mut Session) -> Result<()> {
-    let mut targets = Targets::new(&args.source, &args.write);
+    let mut targets = Targets::new(&args.source, &args.write).in_one_transaction();
     if let Some(place) = targets.place(session, &args.file)?
         && let Err(error) = edit(session, &place)
     {
-        session.report(&error);
+        targets.fail(session, &error);
     }
     targets.finish(session, serde_json::Map::new())
 }

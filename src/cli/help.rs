@@ -74,6 +74,9 @@ Which files are meant:
 Configuration:
   What neither the command line nor the environment says is taken from the file that $DISKFS_CONFIG
   names, or from ~/.config/diskfs/config.toml, or /etc/diskfs/config.toml, the first that there is:
+    backing = \"chain-owner\"      # which files images may name (backing files, data files):
+                                 # \"chain-owner\": below the image's directory, of its owner;
+                                 # \"none\"; or a list of directories, as [\"/srv/templates\"]
     [vm]
     backend = \"uml\"              # as --vm
     appliance = \"/srv/appliance\" # as --appliance
@@ -85,16 +88,25 @@ Exit codes:
   After several failures, the code is that of the first. `diff` and `grep` end as
   diff(1) and grep(1): 0 no difference (a match), 1 some (none), 2 failed.
 
-What a change is worth after a crash:
+What a change is worth after a crash or an error:
   A command that changes files is one transaction of the guest's filesystem: whatever happens, it is
   there as a whole or not at all, and it is durable when the command ends. (When a command changes
-  several filesystems, each of them has its own.) That holds for what fits in one transaction of the
-  filesystem's journal: changed inodes, directories and maps (not contents) of a quarter of the
-  journal, 16 MiB at most. With the journal of 64 MiB that disks from 2 GiB on have, these are 40,000
-  new files. What is more than that, or needs the room that it frees itself, is committed in several
-  transactions, each of which leaves a sound filesystem. A filesystem without a journal (ext2) has no
-  such promise.
-  --dry-run shows what would change; --overlay FILE leaves the image as it is.
+  several filesystems, each of them has its own.) When the host or the guest has no room left, or a
+  disk fails, nothing is committed, and the command says `nothing was changed`; an overlay that it
+  made is removed. Only what is refused before its first change (a name that is taken or missing) is
+  told and left out, as by the commands of those names.
+  That holds for what fits in one transaction of the filesystem's journal: changed inodes, directories
+  and maps (not contents) of nearly the whole journal, 64 MiB at most. With the journal of 64 MiB that
+  disks from 2 GiB on have, these are 200,000 new files.
+  - write, edit, and cp of one file fail, with all as it was, where they would need more than that, or
+    room that the contents have which they replace: there must be room for both.
+  - Others (cp -r, tar-in, rm -r, ...) go on in further transactions, each of which leaves a sound
+    filesystem. One that fails later says that a part may have been made.
+  - Without a journal (ext2, FAT, exFAT) an error before the commit changes nothing either; one in
+    the commit, or a crash, may leave a part.
+  --dry-run shows what would change; --overlay FILE leaves the image as it is, and the image must
+  stay so: a change to it damages what its overlays show. An overlay that diskfs made is refused when
+  the image behind it has changed; --force-stale opens it all the same.
 
 Times are shown in UTC. Names on a terminal are quoted, so that they can't control it.";
 

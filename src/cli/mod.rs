@@ -10,7 +10,6 @@ mod chmod;
 mod chown;
 mod commit;
 mod complete;
-#[cfg(feature = "microvm")]
 mod config;
 mod copy;
 mod cp;

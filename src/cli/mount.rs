@@ -19,7 +19,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use diskfs::export::fuse::{
-    self, Access, Effect, Ending, HowItEnds, IdMap, IdMapping, MountId, Mounted, Options,
+    self, Access, Effect, Ending, HowItEnds, IdMap, IdMapping, MountId, Mounted, Options, Writes,
 };
 use diskfs::{Disk, Error, ErrorKind, Filesystem, Result, WritableFilesystem, WriteOptions, guest};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -29,6 +29,7 @@ use super::fork::{Fork, fork};
 use super::options::{SourceArgs, VolumeArgs};
 use super::session::Session;
 use super::signals::Signals;
+use super::target::forget;
 
 /// This program, also after an upgrade replaced its file.
 const SELF: &str = "/proc/self/exe";
@@ -49,9 +50,10 @@ const GRACE: Duration = Duration::from_secs(1);
 /// mounts (package fuse3). The image stays locked as long as it is mounted. Read-only without --rw
 /// or --overlay.
 ///
-/// With --rw, what was synced is durable, and the rest is after a few seconds, and when `diskfs
-/// umount` or `diskfs wait` has returned. When the machine or the program is killed, the
-/// filesystem's journal brings it back to a state that it had.
+/// With --rw, a program that writes is told at once if there is no room. What was synced with fsync
+/// is durable, the rest begins to be a second after it was written, and all of it is when `diskfs
+/// umount` or `diskfs wait` has returned. `sync` and `sync -f` don't reach the image. When the machine
+/// or the program is killed, the filesystem's journal brings it back to a state that it had.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   diskfs mount debian.qcow2 /mnt
@@ -147,6 +149,21 @@ enum MountOption {
     Exec,
     /// Don't
     Noexec,
+    /// Don't record when files are read (always)
+    Noatime,
+    /// The same
+    Nodiratime,
+    /// Accepted for fstab's sake, with a warning: access times are not recorded
+    Relatime,
+    /// The same
+    Strictatime,
+    /// The same
+    Atime,
+    /// The same
+    Diratime,
+    /// Let the kernel keep what is written: small writes are faster, but a full or failing image is told
+    /// by fsync and close only, and what nobody syncs may be lost without an error
+    Writeback,
 }
 
 pub(super) fn run(args: &Mount, session: &mut Session) -> Result<()> {
@@ -245,6 +262,9 @@ fn mount(
     session: &mut Session,
 ) -> Result<(Mounted, Option<Disk>)> {
     let options = args.fuse_options()?;
+    if args.wants_access_times() {
+        session.warn("access times are not recorded: the mount is noatime");
+    }
     if args.writes() {
         return mount_writable(args, operands, options, session);
     }
@@ -267,17 +287,28 @@ fn mount_writable(
     session: &mut Session,
 ) -> Result<(Mounted, Option<Disk>)> {
     let overlay = args.write.overlay.as_deref();
+    let new_overlay = overlay.filter(|path| path.symlink_metadata().is_err());
     let disk = operands.source.open_writable(operands.image, overlay);
     let disk = disk.map_err(way_on)?;
-    let filesystem = writer(&disk, &operands.source);
-    session.warn_of(&disk);
+    let mounted = mount_disk(&disk, operands, options, session);
+    let mounted = mounted.inspect_err(|_| forget(new_overlay))?;
+    Ok((mounted, Some(disk)))
+}
+
+fn mount_disk(
+    disk: &Disk,
+    operands: &Operands<'_>,
+    options: Options,
+    session: &mut Session,
+) -> Result<Mounted> {
+    let filesystem = writer(disk, &operands.source);
+    session.warn_of(disk);
     let filesystem = filesystem.map_err(way_on)?;
     let options = Options {
         source: std::path::absolute(disk.path())?,
         ..options
     };
-    let mounted = fuse::mount_writable(filesystem.driver(), operands.mountpoint, &options)?;
-    Ok((mounted, Some(disk)))
+    fuse::mount_writable(filesystem.driver(), operands.mountpoint, &options)
 }
 
 /// What is mounted: the volume or the system that is named, the only one, or all side by side.
@@ -461,6 +492,18 @@ impl Mount {
         self.write.rw || self.write.overlay.is_some() || option == Effect::Allowed
     }
 
+    /// Whether the last option about access times asks for them.
+    fn wants_access_times(&self) -> bool {
+        use MountOption::{Atime, Diratime, Noatime, Nodiratime, Relatime, Strictatime};
+        let last = self.options.iter().rev().find(|option| {
+            matches!(
+                option,
+                Atime | Diratime | Noatime | Nodiratime | Relatime | Strictatime
+            )
+        });
+        matches!(last, Some(Atime | Diratime | Relatime | Strictatime))
+    }
+
     fn fuse_options(&self) -> Result<Options> {
         let map = |parts: &[IdMapping]| {
             IdMapping::merge(parts.iter().cloned())
@@ -482,6 +525,11 @@ impl Mount {
             suid: self.effect(MountOption::Suid, MountOption::Nosuid, Effect::Ignored),
             devices: self.effect(MountOption::Dev, MountOption::Nodev, Effect::Ignored),
             execute: self.effect(MountOption::Exec, MountOption::Noexec, Effect::Allowed),
+            writes: if has(MountOption::Writeback) {
+                Writes::Cached
+            } else {
+                Writes::Through
+            },
             ..Options::default()
         })
     }
@@ -568,6 +616,16 @@ mod tests {
             (id.to_string().as_str(), mountpoint),
             ("0:39", Path::new("/mnt"))
         );
+    }
+
+    #[test]
+    fn access_times_are_asked_for_by_the_last_option() {
+        let wants = |option: &str| {
+            let words = ["mount", "i.img", "/mnt", "-o", option];
+            Program::parse_from(words).mount.wants_access_times()
+        };
+        assert!(wants("relatime") && wants("noatime,strictatime"));
+        assert!(!wants("rw") && !wants("relatime,noatime"));
     }
 
     #[test]

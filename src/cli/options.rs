@@ -10,10 +10,11 @@ use diskfs::guest;
 use diskfs::image::ImageSpec;
 use diskfs::{
     CodePage, Disk, Error, ErrorKind, Filesystem, Format, Gate, Keys, OpenOptions, Result, Share,
-    WritableFilesystem, WriteOptions,
+    StaleBase, WritableFilesystem, WriteOptions,
 };
 
 use super::bytes;
+use super::config::Config;
 use super::key::KeyArgs;
 #[cfg(feature = "microvm")]
 use super::vm::VmArgs;
@@ -105,7 +106,7 @@ impl SourceArgs {
         open: impl Fn(&ImageSpec, &OpenOptions) -> Result<Disk>,
     ) -> Result<Disk> {
         let keys = self.image.keys.load()?;
-        let options = self.image.options_with(keys.as_ref());
+        let options = self.image.options_with(keys.as_ref())?;
         let one = |image: &OsStr| {
             let spec = ImageSpec::parse(image)?;
             open(&spec, &spec.options_over(&options))
@@ -135,13 +136,22 @@ pub(crate) struct ImageArgs {
     #[arg(long)]
     pub(crate) force_share: bool,
 
-    /// Let the image name files below DIR (backing file, data file); may be given again
+    /// Let the image name files below DIR: a backing file, or a data file, which is written to as
+    /// well; may be given again
     #[arg(long, value_name = "DIR")]
     pub(crate) allow_backing: Vec<PathBuf>,
 
+    /// Let the image have FILE as its external data file, to read and to write; may be given again
+    #[arg(long, value_name = "FILE")]
+    pub(crate) data_file: Vec<PathBuf>,
+
     /// Open no other file that the image names
-    #[arg(long, conflicts_with = "allow_backing")]
+    #[arg(long, conflicts_with_all = ["allow_backing", "data_file"])]
     pub(crate) no_backing: bool,
+
+    /// Open an overlay whose backing file was changed since it was made; its disk may be damaged
+    #[arg(long)]
+    pub(crate) force_stale: bool,
 
     #[command(flatten)]
     pub(crate) keys: KeyArgs,
@@ -151,28 +161,43 @@ impl ImageArgs {
     /// The options as the library takes them. Keys that are to be asked for are asked for now.
     pub(crate) fn open_options(&self) -> Result<OpenOptions> {
         let keys = self.keys.load()?;
-        Ok(self.options_with(keys.as_ref()))
+        self.options_with(keys.as_ref())
     }
 
-    fn options_with(&self, keys: Option<&Keys>) -> OpenOptions {
-        let allowed = self.allow_backing.iter().fold(Gate::default(), Gate::allow);
-        OpenOptions {
+    fn options_with(&self, keys: Option<&Keys>) -> Result<OpenOptions> {
+        Ok(OpenOptions {
             format: self.format,
             snapshot: self.snapshot.clone(),
-            gate: if self.no_backing {
-                Gate::closed()
-            } else {
-                allowed
-            },
+            gate: self.gate()?,
             share: if self.force_share {
                 Share::Force
             } else {
                 Share::default()
             },
+            stale_base: if self.force_stale {
+                StaleBase::Open
+            } else {
+                StaleBase::default()
+            },
             unlock: keys.map(|keys| Arc::new(keys.clone()) as _),
             ..Default::default()
-        }
+        })
     }
+
+    /// Which files the image may name: what the configuration says of all images, and what the
+    /// command line says of this one.
+    fn gate(&self) -> Result<Gate> {
+        if self.no_backing {
+            return Ok(Gate::closed());
+        }
+        let gate = self.allow_backing.iter().fold(configured()?, Gate::allow);
+        Ok(self.data_file.iter().fold(gate, Gate::allow_data_file))
+    }
+}
+
+/// Which files images may name, by the configuration.
+pub(crate) fn configured() -> Result<Gate> {
+    Ok(Gate::from(Config::load()?.backing))
 }
 
 /// Which volume of the image is meant.

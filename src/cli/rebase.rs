@@ -41,7 +41,7 @@ pub(super) struct Rebase {
     backing_format: Option<Format>,
 
     /// Change the name only, whatever the disk becomes by that
-    #[arg(short, long = "unsafe")]
+    #[arg(short = 'u', long = "unsafe")]
     trust: bool,
 
     #[command(flatten)]

@@ -34,6 +34,8 @@ pub(crate) struct Session {
     failure_code: Option<u8>,
     /// Failures are not told.
     silent: bool,
+    /// Something failed that may have done a part.
+    failed_halfway: bool,
 }
 
 /// Whether a report is for people or for programs.
@@ -55,6 +57,7 @@ impl Session {
             exit_code: 0,
             failure_code: None,
             silent: false,
+            failed_halfway: false,
         }
     }
 
@@ -87,6 +90,7 @@ impl Session {
         if error.is_broken_pipe() {
             return;
         }
+        self.failed_halfway |= error.kind().is_halfway();
         if self.exit_code == 0 {
             self.exit_code = self.code_of(error);
         }
@@ -98,6 +102,11 @@ impl Session {
             Output::Json => format!("{}\n", error_json(self.command, error, self.code_of(error))),
         };
         let _ = io::stderr().write_all(text.as_bytes()); // Nowhere left to complain.
+    }
+
+    /// Returns whether something was reported that may have done a part.
+    pub(crate) fn has_failed_halfway(&self) -> bool {
+        self.failed_halfway
     }
 
     fn code_of(&self, error: &Error) -> u8 {

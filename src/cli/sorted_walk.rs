@@ -3,9 +3,7 @@
 
 use std::collections::HashSet;
 
-use diskfs::vfs::{self, ErrorKind, FsRead, InodeNumber, MAX_DEPTH, Metadata};
-
-use super::show::name::join;
+use diskfs::vfs::{self, ErrorKind, FsRead, InodeNumber, Metadata, WALK_PATH_MAX_BYTES};
 
 /// One name of a directory.
 #[derive(Debug, Clone)]
@@ -69,8 +67,10 @@ pub(crate) struct SortedWalk<'a> {
     fs: &'a dyn FsRead,
     filter: Option<Filter<'a>>,
     start: Option<InodeNumber>,
-    /// The directory that came last, to be entered next, and its path.
-    enter: Option<(InodeNumber, Vec<u8>)>,
+    /// The directory that came last, to be entered next.
+    enter: Option<InodeNumber>,
+    /// The path of what came last.
+    path: Vec<u8>,
     levels: Vec<Level>,
     visited: HashSet<InodeNumber>,
 }
@@ -85,7 +85,8 @@ struct Filter<'a> {
 }
 
 struct Level {
-    path: Vec<u8>,
+    /// How much of the walk's path leads to this directory.
+    path_len: usize,
     children: std::vec::IntoIter<Child>,
 }
 
@@ -96,6 +97,7 @@ impl<'a> SortedWalk<'a> {
             filter: None,
             start: Some(start),
             enter: None,
+            path: Vec::new(),
             levels: Vec::new(),
             visited: HashSet::new(),
         }
@@ -114,8 +116,8 @@ impl<'a> SortedWalk<'a> {
         self.enter = None;
     }
 
-    fn descend(&mut self, dir: InodeNumber, path: Vec<u8>) -> vfs::Result<()> {
-        let mut children = children(self.fs, dir).map_err(|e| e.in_path(shown(&path)))?;
+    fn descend(&mut self, dir: InodeNumber) -> vfs::Result<()> {
+        let mut children = children(self.fs, dir).map_err(|e| e.in_path(shown(&self.path)))?;
         if let Some(filter) = &self.filter {
             children.retain(|child| (filter.name)(&child.name));
         }
@@ -130,13 +132,15 @@ impl<'a> SortedWalk<'a> {
             children.retain(|child| is_dir(child.inode));
         }
         self.levels.push(Level {
-            path,
+            path_len: self.path.len(),
             children: children.into_iter(),
         });
         Ok(())
     }
 
-    fn entry(&mut self, path: Vec<u8>, inode: InodeNumber, last: bool) -> vfs::Result<Entry> {
+    /// What the walk's path names.
+    fn entry(&mut self, inode: InodeNumber, last: bool) -> vfs::Result<Entry> {
+        let path = self.path.clone();
         let metadata = self
             .fs
             .metadata(inode)
@@ -147,10 +151,10 @@ impl<'a> SortedWalk<'a> {
                 let reason = "directory has several names, or contains itself";
                 return Err(corrupt(reason, inode, &path));
             }
-            if depth >= MAX_DEPTH {
-                return Err(corrupt("too many directories are nested", inode, &path));
+            if path.len() > WALK_PATH_MAX_BYTES {
+                return Err(corrupt("the path is longer than 512 KiB", inode, &path));
             }
-            self.enter = Some((inode, path.clone()));
+            self.enter = Some(inode);
         }
         Ok(Entry {
             path,
@@ -181,19 +185,23 @@ impl Iterator for SortedWalk<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(start) = self.start.take() {
-            return Some(self.entry(Vec::new(), start, true));
+            return Some(self.entry(start, true));
         }
-        if let Some((dir, path)) = self.enter.take()
-            && let Err(error) = self.descend(dir, path)
+        if let Some(dir) = self.enter.take()
+            && let Err(error) = self.descend(dir)
         {
             return Some(Err(error));
         }
         loop {
             let level = self.levels.last_mut()?;
             if let Some(child) = level.children.next() {
-                let path = join(&level.path, &child.name);
                 let last = level.children.len() == 0;
-                return Some(self.entry(path, child.inode, last));
+                self.path.truncate(level.path_len);
+                if !self.path.is_empty() {
+                    self.path.push(b'/');
+                }
+                self.path.extend_from_slice(&child.name);
+                return Some(self.entry(child.inode, last));
             }
             self.levels.pop();
         }

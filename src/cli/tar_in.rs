@@ -117,6 +117,9 @@ impl TarIn {
                 Ok(()) => session.said("unpacked", &name),
                 Err(error) => session.report(&place.error(error.below(&place.path))),
             }
+            if session.has_failed_halfway() {
+                break;
+            }
         }
         for error in unpacker.finish() {
             session.report(&place.error(error.below(&place.path)));

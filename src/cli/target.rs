@@ -9,7 +9,7 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use diskfs::vfs::{Change, FsWrite, NewAttributes, Recorder, What};
+use diskfs::vfs::{Change, FsWrite, NewAttributes, Recorder, Remains, What};
 use diskfs::{
     Commits, Disk, Error, ErrorKind, Filesystem, Result, RootReserve, WritableFilesystem,
     WriteOptions,
@@ -70,6 +70,9 @@ pub(crate) struct Targets<'a> {
     /// `None` for what could not be opened, which was told then.
     open: HashMap<OsString, Option<Target>>,
     order: Vec<OsString>,
+    commits: Commits,
+    /// The command has failed: nothing is committed.
+    failed: bool,
 }
 
 /// A filesystem that is open for writing, with the disk that it is on.
@@ -78,6 +81,8 @@ struct Target {
     disk: Disk,
     filesystem: WritableFilesystem,
     recorder: Option<Arc<Recorder>>,
+    /// The overlay, if it was made for this.
+    new_overlay: Option<PathBuf>,
 }
 
 /// A path of a filesystem that is open for writing.
@@ -134,6 +139,9 @@ pub(crate) fn for_each(
         if let Err(error) = work(session, &place) {
             session.report(&error);
         }
+        if session.has_failed_halfway() {
+            break;
+        }
     }
     targets.finish(session, Map::new())
 }
@@ -145,7 +153,21 @@ impl<'a> Targets<'a> {
             write,
             open: HashMap::new(),
             order: Vec::new(),
+            commits: Commits::AtClose,
+            failed: false,
         }
+    }
+
+    /// The same for changes that are one transaction of the guest's journal, or fail.
+    pub(crate) fn in_one_transaction(mut self) -> Self {
+        self.commits = Commits::Once;
+        self
+    }
+
+    /// Reports an error with which nothing of the command is to be done.
+    pub(crate) fn fail(&mut self, session: &mut Session, error: &Error) {
+        session.report(error);
+        self.failed = true;
     }
 
     /// Opens what the operands name, in their order; a path alone is of the image before it. What
@@ -213,14 +235,14 @@ impl<'a> Targets<'a> {
     }
 
     fn open_target(&self, session: &mut Session, image: &OsStr) -> Result<Target> {
-        let new_overlay = self.write.new_overlay();
+        let new_overlay = self.write.new_overlay().map(Path::to_owned);
         let disk = self.write.open(self.source, image)?;
         let opened = self.open_filesystem(&disk);
         session.warn_of(&disk);
         let filesystem = match opened {
             Ok(filesystem) => filesystem,
             Err(error) => {
-                forget(new_overlay);
+                forget(new_overlay.as_deref());
                 return Err(error);
             }
         };
@@ -229,6 +251,7 @@ impl<'a> Targets<'a> {
                 disk,
                 filesystem,
                 recorder: None,
+                new_overlay,
             });
         }
         let recorder = Arc::new(Recorder::new(filesystem.driver()));
@@ -237,28 +260,32 @@ impl<'a> Targets<'a> {
             disk,
             filesystem,
             recorder: Some(recorder),
+            new_overlay,
         })
     }
 
     fn open_filesystem(&self, disk: &Disk) -> Result<WritableFilesystem> {
         let options = WriteOptions {
-            commits: Commits::AtClose,
+            commits: self.commits,
             // What a command changes, the guest's root might have.
             root_reserve: RootReserve::Use,
         };
         self.source.volume.writable_filesystem(disk, options)
     }
 
-    /// Ends writing: what was done is durable when it returns. Tells what a dry run would have done,
-    /// and in JSON what was done, with `facts` of the command's own.
+    /// Ends writing: what was done is durable when it returns. After an error that may have done a
+    /// part, nothing of the command is committed. Tells what a dry run would have done, and in JSON
+    /// what was done, with `facts` of the command's own.
     pub(crate) fn finish(mut self, session: &mut Session, facts: Map<String, Value>) -> Result<()> {
         let mut report = Report::default();
         for image in std::mem::take(&mut self.order) {
             let Some(Some(target)) = self.open.remove(&image) else {
                 continue;
             };
-            if let Err(error) = target.finish(&mut report) {
-                session.report(&error);
+            if self.failed || session.has_failed_halfway() {
+                target.abandon(session);
+            } else {
+                target.finish(session, &mut report);
             }
         }
         match session.output() {
@@ -269,9 +296,23 @@ impl<'a> Targets<'a> {
     }
 }
 
+/// A command that ends early commits nothing.
+impl Drop for Targets<'_> {
+    fn drop(&mut self) {
+        for target in self.open.drain().filter_map(|(_, target)| target) {
+            let _ = target.filesystem.abandon();
+            forget(target.new_overlay.as_deref());
+        }
+    }
+}
+
 impl Target {
-    fn finish(self, report: &mut Report) -> Result<()> {
-        let closed = self.filesystem.close();
+    fn finish(self, session: &mut Session, report: &mut Report) {
+        if let Err(error) = self.filesystem.close() {
+            session.report(&error);
+            self.abandon(session);
+            return;
+        }
         if let Some(recorder) = &self.recorder {
             report.changes.extend(recorder.changes());
         }
@@ -280,10 +321,54 @@ impl Target {
             (Some(before), Some(bytes)) => Some(before.saturating_add(bytes)),
             (before, bytes) => before.or(bytes),
         };
+        let path = self.filesystem.reader().image_path().to_owned();
         // The driver holds the device; writing to it ends with the disk, whoever still holds it.
         drop(self.filesystem);
+        if let Err(error) = self.disk.close() {
+            session.report(&error);
+            session.report(&remains(&path, &Ok(Remains::All)));
+        }
+    }
+
+    /// Ends writing after an error that was reported, and reports what remains of the changes.
+    fn abandon(self, session: &mut Session) {
+        let path = self.filesystem.reader().image_path().to_owned();
+        let remaining = self.filesystem.abandon();
+        drop(self.filesystem);
         let ended = self.disk.close();
-        closed.and(ended)
+        let remaining = if let Some(overlay) = &self.new_overlay {
+            // Nothing of it is kept, so its end does not matter either.
+            forget(Some(overlay));
+            Ok(Remains::Nothing)
+        } else {
+            let _ = ended.inspect_err(|error| session.report(error));
+            remaining
+        };
+        session.report(&remains(&path, &remaining));
+    }
+}
+
+/// What is left of the changes of a command that failed, for its user.
+fn remains(image: &Path, remaining: &Result<Remains>) -> Error {
+    let (reason, hint) = match remaining {
+        Ok(Remains::Nothing) => ("nothing was changed", None),
+        Ok(Remains::All) => (
+            "the changes were made all the same",
+            Some("only the image was not closed in good order; the guest recovers it"),
+        ),
+        Ok(Remains::Some) => (
+            "a part of the changes may have been made",
+            Some("look at what is there, or go back to a copy"),
+        ),
+        Err(_) => (
+            "a part of the changes may have been made",
+            Some("this filesystem has no journal to take them back"),
+        ),
+    };
+    let error = Error::new(ErrorKind::Other, reason).in_file(image);
+    match hint {
+        Some(hint) => error.with_hint(hint),
+        None => error,
     }
 }
 

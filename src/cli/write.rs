@@ -25,8 +25,8 @@ const READ_FIRST_BYTES: u64 = 16 << 20;
 #[derive(Debug, Args)]
 #[command(
     after_help = "The file keeps its owner, mode and attributes; a new one belongs to root, with mode 0644. After a
-crash it has its old contents or the new ones, as far as they fit in one transaction of the guest's
-filesystem (`diskfs help` says more).
+crash or an error it has its old contents or the new ones, so there must be room for both
+(`diskfs help` says more).
 
 Examples:
   echo web1 | diskfs write disk.qcow2:/etc/hostname
@@ -58,11 +58,11 @@ pub(super) struct Write {
 }
 
 pub(super) fn run(args: &Write, session: &mut Session) -> Result<()> {
-    let mut targets = Targets::new(&args.source, &args.changes);
+    let mut targets = Targets::new(&args.source, &args.changes).in_one_transaction();
     if let Some(place) = targets.place(session, &args.file)? {
         let mut progress = Progress::new(session.progress(), None);
         if let Err(error) = args.write(&place, &mut progress) {
-            session.report(&error);
+            targets.fail(session, &error);
         }
         progress.finish();
     }

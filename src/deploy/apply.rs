@@ -5,7 +5,9 @@ use std::io::{self, Read};
 
 use diskfs_vfs::{
     self as vfs, Fallocate, FileWriter, Follow, FsWrite, InodeNumber, NewAttributes, NewKind,
-    SetMetadata, SetXattr, edit::remove_tree, replace_contents, resolve, resolve_parent,
+    Remains, SetMetadata, SetXattr,
+    edit::{Removed, remove_tree},
+    replace_contents, resolve, resolve_parent,
 };
 
 use super::stage::{Aspect, Change, Contents, Entry, Kind};
@@ -14,23 +16,39 @@ use crate::{Error, ErrorKind, Filesystem, Result, WritableFilesystem};
 /// Besides its contents, what a new file takes at most: an inode and a name, both in blocks that may be new.
 const NEW_FILE_BYTES: u64 = 8 << 10;
 
+/// How the changes were written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applied {
+    /// In one transaction: a crash at any moment left all of them or none.
+    Whole,
+    /// In several steps: there were more than one transaction of the journal holds, several filesystems, or one without a
+    /// journal. A crash meanwhile would have left a part of them.
+    InParts,
+}
+
 /// Writes the changes, and ends writing: when this returns all of them are durable, and with an error none is where the
 /// filesystem has a journal.
 ///
 /// # Errors
 /// `NoSpace` before anything is written, where that can be seen; what writing answers.
-pub fn apply(changes: &[Change], target: &WritableFilesystem) -> Result<()> {
+pub fn apply(changes: &[Change], target: &WritableFilesystem) -> Result<Applied> {
     let room = check_room(changes, target.reader());
     let applied = room.and_then(|()| write_all(changes, target));
-    match applied {
-        Ok(()) => target.close(),
-        Err(error) => {
-            if let Err(kept) = target.as_fs().abandon() {
-                tracing::warn!(error = %kept, "a part of the plan may have been written");
-            }
-            Err(error)
+    let applied = applied.and_then(|()| {
+        let applied = if target.as_fs().is_in_parts() {
+            Applied::InParts
+        } else {
+            Applied::Whole
+        };
+        target.close().map(|()| applied)
+    });
+    applied.inspect_err(|_| {
+        // Once more tells the same to a caller who wants to know.
+        let remains = target.abandon();
+        if !matches!(remains, Ok(Remains::Nothing)) {
+            tracing::warn!(?remains, "the plan, or a part of it, may have been written");
         }
-    }
+    })
 }
 
 fn write_all(changes: &[Change], target: &WritableFilesystem) -> Result<()> {
@@ -102,11 +120,11 @@ impl Writer<'_> {
         let failed = |error: vfs::Error| self.target.in_image(error.in_path(&change.path));
         let path = change.path.as_bytes();
         match (&change.before, &change.after) {
-            (Some(_), None) => remove_tree(self.fs, path, &mut |_| {}).map_err(failed),
+            (Some(_), None) => self.remove(path).map_err(failed),
             (before, Some(after)) => {
                 let stays = before.as_ref().is_some_and(|before| stays(before, after));
                 if before.is_some() && !stays {
-                    remove_tree(self.fs, path, &mut |_| {}).map_err(failed)?;
+                    self.remove(path).map_err(failed)?;
                 }
                 if let Some(first) = first_name(change) {
                     self.link(path, first).map_err(failed)
@@ -121,6 +139,16 @@ impl Writer<'_> {
             }
             (None, None) => Ok(()),
         }
+    }
+
+    fn remove(&self, path: &[u8]) -> vfs::Result<()> {
+        let mut first = Ok(());
+        remove_tree(self.fs, path, &mut |removed| {
+            if let (Removed::Failed(error), Ok(())) = (removed, &first) {
+                first = Err(error);
+            }
+        })?;
+        first
     }
 
     fn link(&self, path: &[u8], first: &str) -> vfs::Result<()> {

@@ -69,61 +69,61 @@ macro_rules! steps {
 steps! {
     /// The guest's name.
     "hostname" Hostname(Hostname),
-    /// Names that it knows by itself.
+    /// Hosts whose names the guest knows by itself.
     "hosts" Hosts(Hosts),
-    /// Its machine ID.
+    /// The machine ID.
     "machine-id" MachineId(MachineId),
-    /// Its random seed.
+    /// The seed of random numbers.
     "random-seed" RandomSeed(RandomSeed),
-    /// Its time zone.
+    /// The time zone.
     "timezone" Timezone(Timezone),
-    /// Its locale.
+    /// The locale.
     "locale" Locale(Locale),
     /// Servers of names.
     "resolver" Resolver(Resolver),
-    /// What it mounts.
+    /// What the guest mounts.
     "fstab" Fstab(Fstab),
-    /// Where it swaps to.
+    /// Where the guest swaps to.
     "swap" Swap(Swap),
-    /// Settings of its kernel.
+    /// Settings of the kernel.
     "sysctl" Sysctl(Sysctl),
-    /// What its kernel is started with.
+    /// What the kernel is started with.
     "kernel-arguments" KernelArguments(KernelArguments),
     /// A login on a serial line.
     "serial-console" SerialConsole(SerialConsole),
-    /// An authority that it trusts.
+    /// An authority whose certificates the guest trusts.
     "certificate" Certificate(Certificate),
-    /// A program that watches or serves it from within.
+    /// A program that watches or serves the guest from within.
     "agent" Agent(Agent),
-    /// What it runs at set times.
+    /// A command that the guest runs at set times.
     "cron" Cron(CronStep),
-    /// Modules of its kernel.
+    /// Modules that the kernel loads.
     "modules" Modules(Modules),
-    /// What it does with devices.
+    /// What the guest does with devices.
     "udev" Udev(Udev),
-    /// Where it gets packages from.
+    /// Where the guest gets packages from.
     "repository" Repository(Repository),
-    /// What it starts by itself.
+    /// Units and services that the guest starts by itself, or does not.
     "units" Units(Units),
-    /// What it runs once, when it starts next.
+    /// A script that the guest runs once, when it starts next.
     "firstboot" Firstboot(Firstboot),
     /// What cloud-init does.
     "cloud-init" CloudInit(CloudInit),
-    /// What it does with `SELinux`.
+    /// What the guest does with `SELinux`.
     "selinux" Selinux(Selinux),
     /// What is taken away for a template.
     "sysprep" Sysprep(Sysprep),
-    /// Addresses and routes of its interfaces.
+    /// Addresses and routes of the interfaces.
     "network" Network(Network),
     /// A user.
     "user" User(User),
     /// A user's password.
     "password" Password(Password),
-    /// That of root.
+    /// The password of root.
     "root-password" RootPassword(RootPassword),
     /// Keys that let a user in.
     "ssh-key" SshKey(SshKey),
-    /// The keys of the host.
+    /// The keys that sshd shows who it is with.
     "ssh-host-keys" SshHostKeys(SshHostKeys),
     /// Settings of sshd.
     "sshd" Sshd(Sshd),
@@ -145,7 +145,7 @@ steps! {
     "mkdir" MakeDir(MakeDir),
     /// A symlink.
     "link" Link(Link),
-    /// Nothing.
+    /// A path or pattern that is not to be, with all below it.
     "delete" Delete(Delete),
     /// Mode and owner of what is there.
     "permissions" Permissions(Permissions),

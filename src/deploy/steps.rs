@@ -46,7 +46,7 @@ pub use identity::{MachineId, RandomSeed};
 pub use kernel::{Modules, Sysctl};
 pub use kernel_arguments::KernelArguments;
 pub use network::{Bond, BondMode, Interface, Mac, Network, Prefix, Route, Stack, Vlan};
-pub use password::{Password, RootPassword, Selector};
+pub use password::{Password, PasswordWords, RootPassword, Selector, first_line};
 pub use repository::Repository;
 pub use resolver::Resolver;
 pub use selinux::{Selinux, SelinuxMode};

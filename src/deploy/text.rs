@@ -38,6 +38,9 @@ fn is_stand_in(char: char) -> bool {
     (FIRST | 0x80..=FIRST | 0xff).contains(&u32::from(char))
 }
 
+/// What begins a file that a step has made.
+pub(super) const WRITTEN: &str = "# Written by diskfs deploy.";
+
 /// `lines` as a text, each ended.
 pub(super) fn of_lines<T: std::fmt::Display>(lines: impl IntoIterator<Item = T>) -> String {
     let mut text = String::new();

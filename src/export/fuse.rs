@@ -41,7 +41,7 @@ pub use device::{Laziness, detach};
 pub use ending::{Ending, HowItEnds};
 pub use id_map::{IdMap, IdMapError, IdMapping, IdRange};
 pub use mount_table::{KIND, MountEntry, MountId, mounted_at, mounts};
-pub use options::{Access, Effect, Options};
+pub use options::{Access, Effect, Options, Writes};
 pub use unmount::{Unmounted, unmount, wait_for_servers};
 
 use adapter::Adapter;
@@ -51,7 +51,7 @@ use device::{Connection, MountPoint};
 use linger::Linger;
 use options::Direction;
 use presence::Presence;
-use writing::WritingAdapter;
+use writing::{Served, WritingAdapter};
 
 /// How much the kernel reads ahead of a reader, where we may say so: as much as one request holds.
 const READ_AHEAD_KIB: u32 = 1024;
@@ -73,7 +73,7 @@ enum Service {
     },
     Writing {
         session: Session<WritingAdapter>,
-        fs: Arc<dyn FsWrite>,
+        served: Served,
     },
 }
 
@@ -112,16 +112,13 @@ pub fn mount_writable(
 ) -> Result<Mounted> {
     let connection = device::connect(mountpoint, Direction::ReadWrite, options)?;
     let notifier = Arc::new(OnceLock::new());
-    let adapter = WritingAdapter::new(
-        Arc::clone(&fs),
-        options,
-        linger(&connection, options)?,
-        Arc::clone(&notifier),
-    );
+    let linger = linger(&connection, options)?;
+    let (adapter, served) = WritingAdapter::new(fs, options, linger, Arc::clone(&notifier))
+        .map_err(|error| failed("no thread for syncing", &error, mountpoint))?;
     let (session, mount) = begin(adapter, connection, mountpoint, options)?;
     let _ = notifier.set(session.notifier());
     Ok(Mounted::new(
-        Service::Writing { session, fs },
+        Service::Writing { session, served },
         mount,
         options,
     ))
@@ -178,7 +175,7 @@ impl Mounted {
     pub fn ending(&self) -> Ending {
         let written = match &self.service {
             Service::Reading { .. } => None,
-            Service::Writing { fs, .. } => Some(Arc::downgrade(fs)),
+            Service::Writing { served, .. } => Some(served.for_ending()),
         };
         Ending::new(&self.mount, written, Arc::clone(&self.presence))
     }
@@ -217,7 +214,7 @@ impl Service {
                 fs,
                 guesses,
             } => (read_until_unmounted(session, fs, guesses), Ok(())),
-            Self::Writing { session, fs } => (session.run(), fs.close()),
+            Self::Writing { session, served } => (session.run(), served.close()),
         }
     }
 }

@@ -1,7 +1,4 @@
-//! The JSON Schema of `diskfs inspect --json`: made from the types, and kept beside the command that prints it.
-
-use std::fs;
-use std::path::Path;
+//! The JSON Schema of `diskfs inspect --json`.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -10,9 +7,7 @@ use serde_json::Value;
 
 use super::Report;
 use crate::guest::MountedFilesystem;
-
-/// Where the schema is.
-const PATH: &str = "src/cli/inspect/schema.json";
+use crate::kept_schema::is_kept;
 
 /// What `diskfs inspect --json` prints.
 #[derive(Serialize, JsonSchema)]
@@ -44,31 +39,15 @@ struct System {
     report: Report,
 }
 
-fn made() -> String {
-    let generator = SchemaSettings::draft2020_12()
-        .for_serialize()
-        .into_generator();
-    let mut schema = generator.into_root_schema_for::<Document>().to_value();
+#[test]
+fn the_schema_is_that_of_the_types() {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let schema = settings.into_generator().into_root_schema_for::<Document>();
+    let mut schema = schema.to_value();
     // Sources are there where they are asked for.
     let required = schema.pointer_mut("/$defs/System/required");
     if let Some(Value::Array(required)) = required {
         required.retain(|field| field != "sources");
     }
-    let mut text = serde_json::to_string_pretty(&schema).unwrap();
-    text.push('\n');
-    text
-}
-
-#[test]
-fn the_schema_is_that_of_the_types() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(PATH);
-    let made = made();
-    if std::env::var_os("DISKFS_WRITE_SCHEMA").is_some() {
-        fs::write(&path, &made).unwrap();
-    }
-    let kept = fs::read_to_string(&path).unwrap();
-    assert!(
-        kept == made,
-        "{PATH} is not what the types say: run the test with DISKFS_WRITE_SCHEMA=1, and look at what changed"
-    );
+    is_kept("src/cli/inspect/schema.json", &schema);
 }

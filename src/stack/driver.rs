@@ -49,7 +49,11 @@ pub enum Commits {
     Timed,
     /// When the filesystem is closed, all at once where the filesystem's journal has room for them;
     /// before that only when memory or the journal run full.
+    /// An error, also one of closing, commits nothing of what is not committed yet.
     AtClose,
+    /// The same, and nothing earlier: what exceeds one transaction of a filesystem's journal fails with
+    /// `NoSpace`. Without a journal as [`AtClose`](Self::AtClose).
+    Once,
 }
 
 /// Whether room is given out that a filesystem has reserved for the guest's root.
@@ -75,11 +79,17 @@ pub(super) fn open_for_writing(
             Some(fs.map(|fs| Arc::new(fs) as Arc<dyn FsWrite>))
         }
         "exfat" => {
-            let fs = WritableExfat::open(device, &options.for_exfat());
+            let fs = WritableExfat::open(device, &options.for_exfat()).map(|fs| {
+                let once = options.commits == Commits::Once;
+                if once { fs.with_one_commit() } else { fs }
+            });
             Some(fs.map(|fs| Arc::new(fs) as Arc<dyn FsWrite>))
         }
         "vfat" => {
-            let fs = WritableFat::open(device, &options.for_fat(code_page));
+            let fs = WritableFat::open(device, &options.for_fat(code_page)).map(|fs| {
+                let once = options.commits == Commits::Once;
+                if once { fs.with_one_commit() } else { fs }
+            });
             Some(fs.map(|fs| Arc::new(fs) as Arc<dyn FsWrite>))
         }
         _ => None,
@@ -91,6 +101,11 @@ impl WriteOptions {
         let defaults = diskfs_ext4::WriteOptions::default();
         diskfs_ext4::WriteOptions {
             commit_interval: self.commits.interval(defaults.commit_interval),
+            together: match self.commits {
+                Commits::Timed => diskfs_ext4::Together::No,
+                Commits::AtClose => diskfs_ext4::Together::UntilClosed,
+                Commits::Once => diskfs_ext4::Together::InOneTransaction,
+            },
             root_reserve: match self.root_reserve {
                 RootReserve::Keep => diskfs_ext4::RootReserve::Keep,
                 RootReserve::Use => diskfs_ext4::RootReserve::Use,
@@ -120,7 +135,7 @@ impl Commits {
     fn interval(self, usual: Option<Duration>) -> Option<Duration> {
         match self {
             Self::Timed => usual,
-            Self::AtClose => None,
+            Self::AtClose | Self::Once => None,
         }
     }
 }

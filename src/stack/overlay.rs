@@ -31,8 +31,8 @@ pub(super) fn open(
     let real = image
         .canonicalize()
         .map_err(|e| Error::from(e).in_file(image))?;
-    let dir = real.parent().unwrap_or(&real);
-    let gate = options.gate.clone().allow(dir);
+    // The user named it: only what it names itself is somebody else's word.
+    let gate = options.gate.clone().allow_file(&real);
     let began = if overlay.symlink_metadata().is_ok() {
         Began::Earlier
     } else {
@@ -57,10 +57,25 @@ pub(super) fn open(
         gate,
         ..options.clone()
     };
-    let opened = WritableImage::open(overlay, &options)
+    let opened = open_overlay(overlay, &options, (image, format));
+    let opened = opened.inspect_err(|_| {
+        if began == Began::Now {
+            // Of no use to anybody, and the next try would go on with it.
+            let _ = std::fs::remove_file(overlay);
+        }
+    })?;
+    Ok((opened, began))
+}
+
+fn open_overlay(
+    overlay: &Path,
+    options: &OpenOptions,
+    (image, format): (&Path, Format),
+) -> Result<WritableImage> {
+    let opened = WritableImage::open(overlay, options)
         .map_err(|e| Error::from(e).with_hint("an overlay is a new file, or one made so before"))?;
     check_backing(opened.description(), image, format)?;
-    Ok((opened, began))
+    Ok(opened)
 }
 
 /// The image's format, also when it is not given: the overlay must name it.

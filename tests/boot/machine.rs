@@ -63,7 +63,7 @@ impl Machine {
     pub(crate) fn start(image: &Path, work: &Path, start: Start<'_>) -> Result<Self> {
         let ssh_port = free_port()?;
         let mut qemu = Command::new("qemu-system-x86_64");
-        qemu.args("-accel tcg,thread=multi -machine q35 -cpu max -smp 2 -m 512".split(' '))
+        qemu.args("-accel tcg -machine q35 -cpu max -smp 1 -m 512".split(' '))
             .args("-nodefaults -no-user-config -display none -no-reboot -monitor none".split(' '))
             .args(["-serial", "stdio", "-device", "virtio-rng-pci"])
             .args(["-drive", &drive(image, "if=virtio,format=qcow2")])

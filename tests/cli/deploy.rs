@@ -2,6 +2,7 @@
 
 mod filesystems;
 mod judged;
+mod together;
 mod untouched;
 
 use std::collections::BTreeMap;

@@ -8,6 +8,7 @@ mod errors;
 #[cfg(feature = "vhost-user")]
 mod export;
 mod fat;
+mod faults;
 mod grep;
 mod guest;
 mod listing;
@@ -19,6 +20,7 @@ mod md;
 mod memory;
 mod mkfs;
 mod program;
+mod room;
 mod taking_out;
 mod uefi;
 mod volumes;

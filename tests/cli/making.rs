@@ -130,3 +130,157 @@ fn snapshots_and_overlays_are_managed() {
     fs::remove_file(directory.path().join("old.img")).unwrap();
     assert_eq!(ls("top.qcow2:/"), "lost+found\none\n");
 }
+
+/// An overlay shows clusters of two states when what is behind it changes: it is refused, and said
+/// before the change.
+#[test]
+fn an_overlay_whose_base_was_changed_is_refused() {
+    if require("mke2fs").is_none() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| diskfs_in(directory.path(), words);
+    let image = directory.path().join("e.img");
+    fs::write(&image, vec![0; 32 << 20]).unwrap();
+    let made = std::process::Command::new("mke2fs")
+        .args(["-q", "-t", "ext4"])
+        .arg(&image)
+        .status();
+    assert!(made.unwrap().success());
+    run(&["mkdir", "--overlay", "st.qcow2", "e.img:/over"]).bytes();
+    run(&["create", "-b", "e.img", "-F", "raw", "made.qcow2"]).bytes();
+    run(&["ls", "e.img"]).bytes();
+    for overlay in ["st.qcow2", "made.qcow2"] {
+        run(&["ls", overlay]).bytes();
+        run(&["touch", &format!("{overlay}:/f")]).bytes();
+    }
+    // As it was, also where it is copied with its time.
+    fs::create_dir(directory.path().join("copy")).unwrap();
+    let copied = std::process::Command::new("cp")
+        .args(["-p", "e.img", "st.qcow2", "copy"])
+        .current_dir(directory.path())
+        .status();
+    assert!(copied.unwrap().success());
+    run(&["touch", "copy/st.qcow2:/g"]).bytes();
+
+    let written = run(&["mkdir", "e.img:/below"]);
+    let said = written.stderr();
+    assert!(
+        said.contains("is the backing file of made.qcow2, st.qcow2"),
+        "{said}"
+    );
+    for words in [
+        &["ls", "st.qcow2"][..],
+        &["touch", "st.qcow2:/f"],
+        &["info", "made.qcow2"],
+        &["commit", "st.qcow2"],
+        &["rebase", "-b", "", "made.qcow2"],
+        &["mkdir", "--overlay", "st.qcow2", "e.img:/more"],
+        &["deploy", "st.qcow2", "--write", "/x:y"],
+    ] {
+        let (code, stderr) = run(words).failure();
+        assert_eq!(code, 6, "{words:?}: {stderr}");
+        assert!(
+            stderr.contains("stale") && stderr.contains("--force-stale"),
+            "{stderr}"
+        );
+    }
+    let forced = run(&["ls", "--force-stale", "made.qcow2"]);
+    assert!(forced.stderr().contains("stale"), "{}", forced.stderr());
+    // Said to be right, it opens.
+    run(&["rebase", "-u", "-b", "e.img", "-F", "raw", "made.qcow2"]).bytes();
+    run(&["ls", "made.qcow2"]).bytes();
+}
+
+/// What goes into a base through its overlay changes nothing that the overlay shows.
+#[test]
+fn an_overlay_outlives_its_own_commit() {
+    if require("mke2fs").is_none() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| diskfs_in(directory.path(), words);
+    let image = directory.path().join("e.img");
+    fs::write(&image, vec![0; 32 << 20]).unwrap();
+    let made = std::process::Command::new("mke2fs")
+        .args(["-q", "-t", "ext4"])
+        .arg(&image)
+        .status();
+    assert!(made.unwrap().success());
+    run(&["mkdir", "--overlay", "o.qcow2", "e.img:/one"]).bytes();
+    for (words, dir) in [
+        (&["commit", "o.qcow2"][..], "o.qcow2:/two"),
+        (&["commit", "-d", "o.qcow2"], "o.qcow2:/three"),
+    ] {
+        run(words).bytes();
+        run(&["mkdir", dir]).bytes();
+    }
+    run(&["create", "other.qcow2", "32M"]).bytes();
+    run(&["rebase", "-b", "other.qcow2", "-F", "qcow2", "o.qcow2"]).bytes();
+    assert_eq!(
+        run(&["ls", "o.qcow2:/"]).text(),
+        "lost+found\none\nthree\ntwo\n"
+    );
+    run(&["mkdir", "e.img:/alone"]).bytes();
+    run(&["ls", "o.qcow2"]).bytes();
+    if require("qemu-img").is_none() {
+        return;
+    }
+    let check = std::process::Command::new("qemu-img")
+        .args(["check", "-q", "o.qcow2"])
+        .current_dir(directory.path())
+        .status();
+    assert!(check.unwrap().success());
+}
+
+/// QEMU keeps what it does not know in a header; the record is of one name, and void for others.
+#[test]
+fn qemu_keeps_the_record_of_a_base() {
+    if require("qemu-img").is_none() {
+        return;
+    }
+    for cluster_size in ["512", "4096", "65536"] {
+        let directory = tempfile::tempdir().unwrap();
+        let run = |words: &[&str]| diskfs_in(directory.path(), words);
+        let qemu_img = |words: &[&str]| {
+            let output = std::process::Command::new("qemu-img")
+                .args(words)
+                .current_dir(directory.path())
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{words:?}: {output:?}");
+        };
+        let base = directory.path().join("base.img");
+        fs::write(&base, vec![7; 1 << 20]).unwrap();
+        fs::copy(&base, directory.path().join("other.img")).unwrap();
+        let words = [
+            "create",
+            "--cluster-size",
+            cluster_size,
+            "-b",
+            "base.img",
+            "-F",
+            "raw",
+        ];
+        run(&[&words[..], &["o.qcow2"]].concat()).bytes();
+        qemu_img(&["check", "-q", "o.qcow2"]);
+        run(&["info", "o.qcow2"]).bytes();
+        qemu_img(&["amend", "-o", "lazy_refcounts=on", "o.qcow2"]);
+        fs::write(&base, vec![8; 1 << 20]).unwrap();
+        assert_eq!(run(&["info", "o.qcow2"]).failure().0, 6, "{cluster_size}");
+        qemu_img(&[
+            "rebase",
+            "-q",
+            "-u",
+            "-b",
+            "other.img",
+            "-F",
+            "raw",
+            "o.qcow2",
+        ]);
+        run(&["info", "o.qcow2"]).bytes();
+        qemu_img(&["rebase", "-q", "-b", "base.img", "-F", "raw", "o.qcow2"]);
+        qemu_img(&["check", "-q", "o.qcow2"]);
+        qemu_img(&["compare", "-q", "-F", "raw", "o.qcow2", "other.img"]);
+    }
+}

@@ -188,6 +188,99 @@ fn a_killed_server_leaves_what_was_synced() {
     image.check();
 }
 
+/// Mounts it and fills it up but for some kilobytes.
+fn fill_up(image: &Image, at: &Mountpoint) {
+    image.mount(at);
+    let of = format!("of={}", at.join("fill").display());
+    let dd = Command::new("dd")
+        .args(["if=/dev/zero", &of, "bs=1M"])
+        .output()
+        .unwrap();
+    assert!(stderr(&dd).contains("No space left"), "{}", stderr(&dd));
+}
+
+#[test]
+fn a_full_image_is_told_by_each_write() {
+    let Some(image) = Image::new() else {
+        return;
+    };
+    let at = Mountpoint::new();
+    fill_up(&image, &at);
+    let script = "for i in $(seq 3000); do echo 0123456789; done >\"$1\"";
+    let writer = Command::new("bash")
+        .args(["-c", script, "bash"])
+        .arg(at.join("e1"))
+        .output()
+        .unwrap();
+    assert!(!writer.status.success());
+    assert!(stderr(&writer).contains("No space left on device"));
+    run(DISKFS, &["umount".as_ref(), at.as_os_str()]);
+    image.check();
+    // What was written before that is there.
+    let e1 = image.cat("/e1");
+    let lines = e1.lines().take_while(|line| *line == "0123456789").count();
+    assert!(lines.abs_diff(e1.lines().count()) <= 1, "{lines}");
+}
+
+#[test]
+fn what_a_full_image_lost_is_told_at_the_end() {
+    if require("python3").is_none() {
+        return;
+    }
+    let Some(image) = Image::new() else {
+        return;
+    };
+    let at = Mountpoint::new();
+    fill_up(&image, &at);
+    File::create(at.join("sparse"))
+        .unwrap()
+        .set_len(1 << 20)
+        .unwrap();
+    let script = "import mmap,sys\n\
+        f=open(sys.argv[1],'r+b'); m=mmap.mmap(f.fileno(),0); m[:]=b'm'*len(m)";
+    let path = at.join("sparse");
+    // Nobody syncs it; close(2) may tell, and Python doesn't look.
+    let _ = Command::new("python3")
+        .args(["-c", script])
+        .arg(&path)
+        .output();
+    let waiting = Command::new(DISKFS)
+        .arg("wait")
+        .arg(image.path())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let unmounted = diskfs(["umount".as_ref(), at.as_os_str()]);
+    assert_eq!(unmounted.status.code(), Some(1), "{}", stderr(&unmounted));
+    let said = stderr(&unmounted);
+    assert!(
+        said.contains("was lost") && said.contains("no free blocks"),
+        "{said}"
+    );
+    let waited = waiting.wait_with_output().unwrap();
+    assert_eq!(waited.status.code(), Some(1), "{}", stderr(&waited));
+    assert!(stderr(&waited).contains("was lost"), "{}", stderr(&waited));
+    assert!(!at.is_mounted());
+    image.check();
+}
+
+/// `sync` doesn't reach a FUSE server, so what it would have done is done without it.
+#[test]
+fn what_was_written_is_durable_soon() {
+    let Some(image) = Image::new() else {
+        return;
+    };
+    let at = Mountpoint::new();
+    image.mount(&at);
+    fs::write(at.join("f"), "data").unwrap();
+    std::thread::sleep(Duration::from_secs(4));
+    kill_process(image.server(), Signal::KILL).unwrap();
+    at.wait_until(false);
+    image.wait();
+    assert_eq!(image.cat("/f"), "data");
+}
+
 #[test]
 fn waiting_takes_as_long_as_it_is_mounted() {
     let Some(image) = Image::new() else {

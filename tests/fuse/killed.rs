@@ -2,6 +2,9 @@
 //!
 //! `DISKFS_KILL_ROUNDS` says how often (50 for the long run), `DISKFS_KILL_SEED` where chance begins.
 
+mod renames;
+
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -99,21 +102,21 @@ struct Round {
 
 impl Round {
     fn new(format: Format) -> Self {
+        Self::with(format, IMAGE_BYTES, &[])
+    }
+
+    /// With further words for mke2fs.
+    fn with(format: Format, size_bytes: u64, words: &[&str]) -> Self {
         let round = Self {
             format,
             dir: TempDir::new().expect("a directory"),
         };
         let raw = round.raw();
-        File::create(&raw).unwrap().set_len(IMAGE_BYTES).unwrap();
-        run(
-            "mke2fs",
-            &[
-                "-q".as_ref(),
-                "-t".as_ref(),
-                "ext4".as_ref(),
-                raw.as_os_str(),
-            ],
-        );
+        File::create(&raw).unwrap().set_len(size_bytes).unwrap();
+        let words: Vec<_> = ["-q", "-t", "ext4"].iter().chain(words).collect();
+        let words = words.iter().map(|word| OsStr::new(**word));
+        let words: Vec<_> = words.chain([raw.as_os_str()]).collect();
+        run("mke2fs", &words);
         if format == Format::Qcow2 {
             let words = ["convert", "-O", "qcow2"].map(AsRef::as_ref);
             let image = round.image();
@@ -254,6 +257,19 @@ fn from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
+fn rounds() -> Option<u64> {
+    from_environment("DISKFS_KILL_ROUNDS")
+}
+
+fn first_seed() -> u64 {
+    from_environment("DISKFS_KILL_SEED").unwrap_or_else(|| std::process::id().into())
+}
+
+fn chance_of(seed: u64) -> Chance {
+    // Small seeds give small numbers at first.
+    Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+}
+
 fn kill_often(format: Format) {
     if can_mount().is_none() {
         return;
@@ -263,21 +279,19 @@ fn kill_often(format: Format) {
             return;
         }
     }
-    let rounds = from_environment("DISKFS_KILL_ROUNDS").unwrap_or(ROUNDS);
-    let seed = from_environment("DISKFS_KILL_SEED").unwrap_or_else(|| std::process::id().into());
+    let seed = first_seed();
     let dir = TempDir::new().expect("a directory");
     let archive = Archive::make(dir.path());
     // Not by eprintln!, whose output is kept when the test passes.
     let say = |line: String| {
         let _ = writeln!(std::io::stderr(), "{line}");
     };
-    for round in 0..rounds {
+    for round in 0..rounds().unwrap_or(ROUNDS) {
         let seed = seed + round;
         say(format!(
             "{format:?}: DISKFS_KILL_SEED={seed} DISKFS_KILL_ROUNDS=1"
         ));
-        // Small seeds give small numbers at first.
-        let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut chance = chance_of(seed);
         let began = Instant::now();
         let image = Round::new(format);
         let synced = image.untar_and_kill(&archive, &mut chance);

@@ -7,6 +7,7 @@ mod fixtures;
 mod guest;
 mod killed;
 mod lifetime;
+mod linux;
 mod memory;
 mod served;
 mod writing;

@@ -32,6 +32,14 @@ impl Served {
         }
     }
 
+    /// Ends it now, and something was lost. Returns what is said of it.
+    pub(super) fn end_badly(mut self) -> String {
+        let server = self.server.take().expect("it is served");
+        unmount(&self.at, Laziness::Detach).expect_err("it tells what was lost");
+        let served = server.join().expect("no panic");
+        served.expect_err("something was lost").to_string()
+    }
+
     /// Ends it now.
     pub(super) fn end(mut self) {
         self.join();

@@ -1,15 +1,17 @@
 //! Writing through a mount, on a filesystem in memory that does what a driver must.
 
 mod contents;
+mod direct;
 mod listings;
 mod names;
 mod permissions;
+mod room;
 
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use diskfs::export::fuse::{Access, Effect, IdMap, Options, mount_writable};
+use diskfs::export::fuse::{Access, Effect, IdMap, Options, Writes, mount_writable};
 use diskfs::vfs::testing::WritableMemoryFs;
 
 use super::served::Served;
@@ -31,12 +33,31 @@ impl Writable {
     }
 
     fn with_ids(fs: WritableMemoryFs, ids: IdMap) -> Self {
+        Self::with_options(
+            fs,
+            Options {
+                ids,
+                ..Options::default()
+            },
+        )
+    }
+
+    fn with_writes(fs: WritableMemoryFs, writes: Writes) -> Self {
+        Self::with_options(
+            fs,
+            Options {
+                writes,
+                ..Options::default()
+            },
+        )
+    }
+
+    fn with_options(fs: WritableMemoryFs, options: Options) -> Self {
         let options = Options {
             access: Access::Everyone,
             suid: Effect::Allowed,
             devices: Effect::Allowed,
-            ids,
-            ..Options::default()
+            ..options
         };
         let fs = Arc::new(fs);
         let served = Arc::clone(&fs);
@@ -45,6 +66,16 @@ impl Writable {
         let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(&*mount, everybody).expect("chmod");
         Self { fs, mount }
+    }
+
+    /// Unmounts, and everything is durable.
+    fn end_well(self) {
+        self.mount.end();
+    }
+
+    /// Unmounts, and something is not. Returns what is said of it.
+    fn end_badly(self) -> String {
+        self.mount.end_badly()
     }
 
     /// Waits for what the kernel tells later.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 
 use super::program::{CORRUPT, DENIED, UNSUPPORTED, diskfs};
 use super::qcow2::Header;
@@ -85,6 +86,157 @@ fn data_files_go_through_the_gate() {
     };
     fs::write(&path, header.image()).expect("writable");
     diskfs(["info".as_ref(), path.as_os_str()]).expect(DENIED, &["/etc/shadow"]);
+}
+
+/// Runs a tool of QEMU or of e2fsprogs; `false` without it.
+fn tool(directory: &Path, program: &str, arguments: &[&str]) -> bool {
+    let output = Command::new(program)
+        .current_dir(directory)
+        .args(arguments)
+        .output();
+    let Ok(output) = output else {
+        let is_ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");
+        assert!(!is_ci, "{program} is missing");
+        return false;
+    };
+    assert!(output.status.success(), "{program}: {output:?}");
+    true
+}
+
+/// `tenantA.raw`, whose guest wrote the header of an image that has its data in `tenantB.raw`, a
+/// filesystem.
+fn neighbours(directory: &Path) -> bool {
+    let options = "data_file=tenantB.raw,data_file_raw=on,preallocation=metadata";
+    let words = [
+        "create", "-q", "-f", "qcow2", "-o", options, "a.qcow2", "8M",
+    ];
+    let made = tool(directory, "qemu-img", &words)
+        && tool(directory, "mke2fs", &["-q", "-t", "ext4", "tenantB.raw"]);
+    if made {
+        fs::copy(directory.join("a.qcow2"), directory.join("tenantA.raw")).expect("a copy");
+    }
+    made
+}
+
+fn at(directory: &Path, name: &str) -> String {
+    directory.join(name).display().to_string()
+}
+
+#[test]
+fn an_image_does_not_write_its_neighbour() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let directory = directory.path();
+    if !neighbours(directory) {
+        return;
+    }
+    let neighbour = fs::read(directory.join("tenantB.raw")).expect("readable");
+    let unchanged = || {
+        let now = fs::read(directory.join("tenantB.raw")).expect("readable");
+        assert!(now == neighbour, "the neighbour was written to");
+    };
+    let (a, file) = (
+        at(directory, "tenantA.raw"),
+        at(directory, "tenantA.raw:/x"),
+    );
+    let ways = [",format=raw", ",format=qcow2"];
+    for words in [
+        &["touch", &file][..],
+        &["mkdir", &file],
+        &["deploy", &a, "--write", "/x:y"],
+        &["ls", &a],
+        &["info", &a],
+        &["touch", "--overlay", &at(directory, "o.qcow2"), &file],
+    ] {
+        diskfs(words).expect(DENIED, &ways);
+        unchanged();
+    }
+    // Called what it is, it is read, and not written.
+    let (q, file) = (at(directory, "a.qcow2"), at(directory, "a.qcow2:/x"));
+    diskfs(["ls", &q]).expect(0, &[]);
+    for words in [
+        &["touch", &file][..],
+        &["deploy", &q, "--write", "/x:y"],
+        &["mkfs", "--type", "ext4", "--force", &q],
+    ] {
+        let outcome = diskfs(words);
+        assert_ne!(outcome.code, 0, "{outcome:?}");
+        unchanged();
+    }
+    diskfs(["touch", &file]).expect(DENIED, &["tenantB.raw", "--data-file"]);
+    // The user may say so.
+    let data = at(directory, "tenantB.raw");
+    diskfs(["touch", "--data-file", &data, &file]).expect(0, &[]);
+    diskfs(["stat", &file]).expect(0, &[]);
+    let dir = directory.display().to_string();
+    diskfs(["rm", "--allow-backing", &dir, &file]).expect(0, &[]);
+}
+
+#[test]
+fn dot_files_are_no_data_files() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let directory = directory.path();
+    fs::write(directory.join("base.raw"), vec![0; 1 << 20]).expect("writable");
+    fs::write(directory.join(".bashrc"), "# mine\n").expect("writable");
+    let path = directory.join("hostile.qcow2");
+    let header = Header {
+        data_file: Some(".bashrc"),
+        backing: Some(("base.raw", "raw")),
+        ..Header::default()
+    };
+    fs::write(&path, header.image()).expect("writable");
+    let (image, dir) = (path.display().to_string(), directory.display().to_string());
+    let dot_file = at(directory, ".bashrc");
+    for words in [
+        &["info", &image][..],
+        &["deploy", &image, "--hostname", "x"],
+        &["deploy", "--allow-backing", &dir, &image, "--hostname", "x"],
+        &["touch", "--data-file", &dot_file, &format!("{image}:/x")],
+    ] {
+        diskfs(words).expect(DENIED, &[".bashrc"]);
+    }
+    let kept = fs::read(directory.join(".bashrc")).expect("readable");
+    assert_eq!(kept, b"# mine\n");
+}
+
+/// The default needs nothing of those who make overlays in the usual ways.
+#[test]
+fn what_images_may_name_is_configured() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let directory = directory.path();
+    let (own, templates) = (directory.join("own"), directory.join("templates"));
+    for place in [&own, &templates] {
+        fs::create_dir(place).expect("a directory");
+        fs::write(place.join("base.raw"), vec![0; 1 << 20]).expect("writable");
+    }
+    let beside = naming(&own, "beside.qcow2", "base.raw", "raw");
+    let template = templates.join("base.raw").display().to_string();
+    let derived = naming(&own, "derived.qcow2", &template, "raw");
+    let config = directory.join("config.toml");
+    let info = |backing: &str, image: &Path, more: &[&str]| {
+        fs::write(&config, format!("backing = {backing}\n")).expect("writable");
+        let output = Command::new(env!("CARGO_BIN_EXE_diskfs"))
+            .env("DISKFS_CONFIG", &config)
+            .arg("info")
+            .args(more)
+            .arg(image)
+            .output();
+        output.expect("it runs").status.code()
+    };
+    let list = format!("[\"{}\"]", templates.display());
+    let (open, denied) = (Some(0), Some(DENIED));
+    for (backing, of_beside, of_derived) in [
+        ("\"none\"", denied, denied),
+        ("\"chain-owner\"", open, denied),
+        (list.as_str(), denied, open),
+        ("\"all\"", Some(2), Some(2)),
+    ] {
+        assert_eq!(info(backing, &beside, &[]), of_beside, "{backing}");
+        assert_eq!(info(backing, &derived, &[]), of_derived, "{backing}");
+    }
+    // The command line speaks of one image, and goes before what holds for all.
+    let allow = ["--allow-backing", templates.to_str().expect("UTF-8")];
+    assert_eq!(info("\"none\"", &derived, &allow), open);
+    assert_eq!(info(&list, &derived, &["--no-backing"]), denied);
 }
 
 /// Nothing waits for a writer of a FIFO.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use diskfs_block::{BlockWrite, Error, File, Result};
 
+use crate::base::Identity;
 use crate::create::{
     BackingCheck, Compat, CreateOptions, Existing, L2Entries, NewBacking, NewImage, NewQcow2,
     RefcountUpdates,
@@ -11,6 +12,7 @@ use crate::create::{
 use crate::description::Description;
 use crate::lock::lock_for_writing;
 use crate::numbers::to_usize;
+use crate::qcow2::base_record;
 use crate::{Image, OpenOptions, Share, WritableImage, create};
 
 /// Read and written at once.
@@ -56,6 +58,7 @@ pub fn commit(
         ..options.clone()
     };
     let image = Image::open(path, &unlocked)?;
+    image.refuse_shared_l2_tables()?;
     let description = image.description().clone();
     let Some(below) = &description.backing else {
         let reason = "has no backing file to commit to";
@@ -74,10 +77,17 @@ pub fn commit(
             .in_file(&below.path)
             .hint(format!("`qemu-img resize` it to {size_bytes} first")));
     }
+    base_record::make_void(&locked)?;
     let bytes = copy(&image, backing.device().as_ref(), progress)?;
     backing.close()?;
     drop((image, locked));
     let emptied = overlay == Overlay::Emptied && empty(path, &description)?;
+    if let Some(identity) = Identity::of_file(&below.path) {
+        // The emptied overlay is another file.
+        let file = File::open_read_write(path)?;
+        lock_for_writing(&file, path)?;
+        base_record::renew(&file, identity)?;
+    }
     Ok(Committed {
         bytes,
         overlay: if emptied {

@@ -136,6 +136,14 @@ impl Image {
         )
     }
 
+    /// Fails for tables that nobody may go through as a whole.
+    pub(crate) fn refuse_shared_l2_tables(&self) -> Result<()> {
+        match self.node.as_ref() {
+            Node::Raw(_) => Ok(()),
+            Node::Qcow2(qcow2) => qcow2.refuse_shared_l2_tables(),
+        }
+    }
+
     /// How the guest's disk is stored, run by run, as `qemu-img map --output=json` tells it.
     pub fn map(&self) -> Map {
         Map::new(Arc::clone(&self.node))

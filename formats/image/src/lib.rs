@@ -55,9 +55,11 @@
     )
 )]
 
+mod base;
 pub mod commit;
 pub mod create;
 mod description;
+mod disguise;
 mod encryption;
 mod format;
 mod gate;
@@ -86,10 +88,10 @@ pub use description::{
 };
 pub use encryption::{Decrypt, Unlock};
 pub use format::Format;
-pub use gate::Gate;
+pub use gate::{Gate, Policy};
 pub use image::Image;
 pub use map::{Map, MapEntry};
-pub use options::{OpenOptions, Share};
+pub use options::{OpenOptions, Share, StaleBase};
 pub use qcow2::check::CheckReport;
 pub use spec::ImageSpec;
 pub use writable::WritableImage;

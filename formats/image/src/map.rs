@@ -46,9 +46,14 @@ const MERGE_MAX: u32 = 1 << 14;
 
 impl Map {
     pub(crate) const fn new(node: Arc<Node>) -> Self {
+        Self::from(node, 0)
+    }
+
+    /// The runs from byte `at` of the disk on.
+    pub(crate) const fn from(node: Arc<Node>, at: u64) -> Self {
         Self {
             node,
-            at: 0,
+            at,
             pending: None,
         }
     }

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, File, Result};
 use rustix::fs::fstat;
 
+use crate::base::{Identity, overlays_warning};
 use crate::description::Description;
+use crate::disguise;
 use crate::encryption::Decrypt;
-use crate::gate::Access;
+use crate::gate::{Access, NamedFor, Namer};
 use crate::lock::{Locked, lock_for_reading, lock_for_writing};
 use crate::node::Node;
 use crate::probe::probe;
@@ -16,7 +18,7 @@ use crate::qcow2::cache::{Caches, LayerId};
 use crate::qcow2::workers::Workers;
 use crate::qcow2::{Surroundings, Unopened, WritableFiles};
 use crate::raw::{Raw, RawWriter};
-use crate::{Format, OpenOptions, Share};
+use crate::{Format, OpenOptions, Share, StaleBase};
 
 /// Images in a chain, the first included. QEMU has no limit; deeper chains are not made on
 /// purpose, and each image costs a descriptor and a stack frame.
@@ -55,6 +57,10 @@ pub(crate) struct Source {
     /// For messages, and to resolve the names that the image holds.
     pub(crate) path: PathBuf,
     pub(crate) id: Option<FileId>,
+    /// The file's user.
+    pub(crate) owner: Option<u32>,
+    /// What the file is like, while it is locked.
+    pub(crate) identity: Option<Identity>,
     pub(crate) device: Arc<dyn BlockRead>,
     /// The same, if it may be written to.
     pub(crate) writable: Option<Arc<dyn BlockWrite>>,
@@ -73,11 +79,20 @@ impl Source {
         Self {
             path: PathBuf::from("device"),
             id: None,
+            owner: None,
+            identity: None,
             device,
             writable,
             probed: false,
             allocated_bytes: None,
             warnings: Vec::new(),
+        }
+    }
+
+    fn namer(&self) -> Namer<'_> {
+        Namer {
+            path: &self.path,
+            owner: self.owner,
         }
     }
 }
@@ -128,7 +143,10 @@ impl<'a> Opener<'a> {
             Access::Read => File::open(path)?,
             Access::ReadWrite => File::open_read_write(path)?,
         };
-        let source = self.source(file, self.access)?;
+        let mut source = self.source(file, self.access)?;
+        if let (Access::ReadWrite, Some(id)) = (self.access, source.id) {
+            source.warnings.extend(overlays_warning(path, id));
+        }
         self.open_source(source)
     }
 
@@ -160,17 +178,15 @@ impl<'a> Opener<'a> {
         Ok(changed)
     }
 
-    /// Opens what an image at `path` would name as its backing file.
+    /// Opens what `image` would name as its backing file.
     pub(crate) fn open_as_backing(
         &mut self,
-        path: &Path,
+        image: Namer<'_>,
         name: &[u8],
         format: Format,
     ) -> Result<Opened> {
-        let file = self
-            .options
-            .gate
-            .open(path, name, "backing file", Access::Read)?;
+        let gate = &self.options.gate;
+        let file = gate.open(image, name, NamedFor::Backing, Access::Read)?;
         let source = self.source(file, Access::Read)?;
         self.layer(&source, format, State::Current)
     }
@@ -202,7 +218,12 @@ impl<'a> Opener<'a> {
             );
         }
         self.seen.push(id);
+        // The first file of a chain may have any name that its owner likes, unless it is written to.
+        let is_named = self.seen.len() > 1;
         let mut warnings = Vec::new();
+        if is_named || access == Access::ReadWrite {
+            warnings.extend(disguise::links_warning(&stat, &path, is_named));
+        }
         let locked = match access {
             Access::Read => lock_for_reading(&file, &path, self.options.share)?,
             Access::ReadWrite => lock_for_writing(&file, &path)?,
@@ -212,6 +233,7 @@ impl<'a> Opener<'a> {
                 "the host's filesystem has no locks: a virtual machine that writes to it would not be noticed".to_owned(),
             );
         }
+        let identity = Identity::of(&fstat(&file).map_err(|e| Error::from(e).in_file(&path))?);
         let allocated_bytes = Some(file.allocated_bytes()?);
         let file = Arc::new(file);
         let writable: Option<Arc<dyn BlockWrite>> = match access {
@@ -221,6 +243,8 @@ impl<'a> Opener<'a> {
         Ok(Source {
             path,
             id: Some(id),
+            owner: Some(stat.st_uid),
+            identity: Some(identity),
             device: file,
             writable,
             probed: false,
@@ -246,7 +270,7 @@ impl<'a> Opener<'a> {
     fn qcow2(&mut self, source: &Source, state: State<'_>) -> Result<Opened> {
         let mut begun = self.begin_qcow2(source, state)?;
         let warnings = &mut begun.description.warnings;
-        let backing = self.backing(&begun.image, &source.path, warnings)?;
+        let backing = self.backing(&begun.image, source.namer(), warnings)?;
         self.finish_qcow2(source, begun, backing)
     }
 
@@ -259,14 +283,18 @@ impl<'a> Opener<'a> {
         };
         let mut image =
             Unopened::read(Arc::clone(&source.device), snapshot).map_err(|e| e.in_file(path))?;
+        if source.probed {
+            disguise::refuse(&image, path)?;
+        }
         let mut description = describe(source, Format::Qcow2);
+        description.warnings.extend(disguise::warning(source));
         description.warnings.append(&mut image.warnings);
         let mut details = image.details();
         let access = match source.writable {
             Some(_) => Access::ReadWrite,
             None => Access::Read,
         };
-        let data_file = self.data_file(&image, path, access)?;
+        let data_file = self.data_file(&image, source.namer(), access)?;
         if let Some(data_file) = &data_file {
             details.data_file = Some(data_file.path.clone());
             description
@@ -331,35 +359,64 @@ impl<'a> Opener<'a> {
     fn data_file(
         &mut self,
         image: &Unopened,
-        path: &Path,
+        namer: Namer<'_>,
         access: Access,
     ) -> Result<Option<Source>> {
-        let Some(name) = image.data_file_name().map_err(|e| e.in_file(path))? else {
+        let name = image.data_file_name().map_err(|e| e.in_file(namer.path))?;
+        let Some(name) = name else {
             return Ok(None);
         };
-        let file = self.options.gate.open(path, name, "data file", access)?;
-        self.source(file, access).map(Some)
+        let gate = &self.options.gate;
+        let file = gate.open(namer, name, NamedFor::Data, access)?;
+        let source = self.source(file, access)?;
+        if access == Access::ReadWrite {
+            disguise::refuse_image_as_data(&source, namer.path)?;
+        }
+        Ok(Some(source))
     }
 
     fn backing(
         &mut self,
         image: &Unopened,
-        path: &Path,
+        namer: Namer<'_>,
         warnings: &mut Vec<String>,
     ) -> Result<Option<Opened>> {
         let Some(name) = image.backing_name() else {
             return Ok(None);
         };
-        let file = self
-            .options
-            .gate
-            .open(path, name, "backing file", Access::Read)?;
+        let gate = &self.options.gate;
+        let file = gate.open(namer, name, NamedFor::Backing, Access::Read)?;
         let format = match image.backing_format_name() {
-            Some(name) => named_format(name).map_err(|e| e.in_file(path))?,
+            Some(name) => named_format(name).map_err(|e| e.in_file(namer.path))?,
             None => self.unnamed_format(name, warnings),
         };
         let source = self.source(file, Access::Read)?;
+        self.check_base(image.expected_base(), &source, namer.path, warnings)?;
         self.layer(&source, format, State::Current).map(Some)
+    }
+
+    /// Refuses an overlay whose base is not what it was, before anything is read from that.
+    fn check_base(
+        &self,
+        expected: Option<Identity>,
+        base: &Source,
+        overlay: &Path,
+        warnings: &mut Vec<String>,
+    ) -> Result<()> {
+        let changed = base.identity.zip(expected);
+        let Some(change) = changed.and_then(|(now, then)| now.change_since(&then)) else {
+            return Ok(());
+        };
+        let base = base.path.display();
+        let what = format!("is stale: its backing file {base} has changed ({change})");
+        if self.options.stale_base == StaleBase::Open {
+            warnings.push(format!("{what}; the disk that it shows may be damaged"));
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Denied, what).in_file(overlay).hint(
+            "restore the backing file; or give --force-stale to open the overlay all the same, \
+             or `diskfs rebase -u` with the same name when the change is known to do no harm",
+        ))
     }
 
     /// What to take a backing file for whose image does not say: what the user says, or raw.

@@ -19,6 +19,8 @@ pub struct OpenOptions {
     pub gate: Gate,
     /// What to do when others use the image.
     pub share: Share,
+    /// What to do with an overlay whose backing file has changed.
+    pub stale_base: StaleBase,
     /// What gets at the data of encrypted images; without it they open, and their data can't be
     /// read.
     pub unlock: Option<Arc<dyn Unlock>>,
@@ -40,6 +42,7 @@ impl Default for OpenOptions {
             backing_format: None,
             gate: Gate::default(),
             share: Share::default(),
+            stale_base: StaleBase::default(),
             unlock: None,
             cache_bytes: Self::DEFAULT_CACHE_BYTES,
         }
@@ -56,4 +59,15 @@ pub enum Share {
     /// Anybody: locks are neither taken nor looked at. What a writer changes meanwhile may be read
     /// half old, half new.
     Force,
+}
+
+/// What to do with an overlay whose backing file was changed after the overlay was made, as far as
+/// the overlay says what that was like: those that are made here do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StaleBase {
+    /// Refuse it: its disk is made of two states, which is a damaged one.
+    #[default]
+    Refuse,
+    /// Open it with a warning.
+    Open,
 }

@@ -1,12 +1,14 @@
 //! Power cuts at every moment while an overlay is rebased or committed: the disk that it shows stays
 //! the same.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
 use diskfs_block::{Fate, Faulty, File, Memory};
 
+use crate::base::Identity;
 use crate::commit::copy;
 use crate::create::{BackingCheck, L2Entries, NewBacking, NewImage, NewQcow2};
 use crate::open::{Opener, Source};
@@ -92,8 +94,10 @@ impl Chain {
         let path = self.path(name);
         let file = File::open_read_write(&path).unwrap();
         let device = Arc::new(Faulty::new(Arc::new(file), []));
+        let owner = std::fs::metadata(&path).unwrap().uid();
         let source = Source {
             id: None,
+            owner: Some(owner),
             path,
             ..Source::of_device(device.clone(), Some(device.clone()))
         };
@@ -154,7 +158,9 @@ impl Chain {
         let (image, device) = self.logged("top");
         let options = OpenOptions::default();
         keep_contents(image, &self.path("top"), base, &options, &mut |_| {}).unwrap();
-        set_base(device.as_ref(), base).unwrap();
+        let identity =
+            base.and_then(|base| Identity::of_file(&self.path("x").with_file_name(&base.name)));
+        set_base(device.as_ref(), base, identity).unwrap();
         self.cut("top", &before, &device, &format!("{base:?}"));
     }
 }

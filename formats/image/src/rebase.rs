@@ -2,11 +2,15 @@
 
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use diskfs_block::{BlockRead, BlockWrite, Error, File, Result};
 
+use crate::base::Identity;
+use crate::create::directory_of;
 use crate::description::Description;
+use crate::gate::Namer;
 use crate::lock::lock_for_writing;
 use crate::node::Node;
 use crate::numbers::{shift_right, to_u64, to_usize};
@@ -18,6 +22,9 @@ use crate::{Format, OpenOptions, WritableImage};
 
 /// Compared at once; a multiple of every cluster size.
 const PIECE_BYTES: u64 = 2 << 20;
+
+/// Runs that are looked for at once: 64 KiB of memory.
+const RUNS_MAX: usize = 1 << 12;
 
 /// The least that is compared and written by itself: smaller clusters are not worth a step each.
 const UNIT_MIN_BYTES: u64 = 4096;
@@ -65,14 +72,21 @@ pub fn rebase(
     };
     let file = File::open_read_write(path)?;
     lock_for_writing(&file, path)?;
-    set_base(&file, base).map_err(|e| e.in_file(path))?;
+    let identity = base.and_then(|base| Identity::of_file(&directory_of(path).join(&base.name)));
+    set_base(&file, base, identity).map_err(|e| e.in_file(path))?;
     Ok(written)
 }
 
-pub(crate) fn set_base(file: &dyn BlockWrite, base: Option<&NewBase>) -> Result<()> {
+/// `identity` is what the new base is like, if that is known.
+pub(crate) fn set_base(
+    file: &dyn BlockWrite,
+    base: Option<&NewBase>,
+    identity: Option<Identity>,
+) -> Result<()> {
     let named = base.map(|base| NamedBacking {
         name: base.name.as_os_str().as_bytes().to_vec(),
         format: base.format.name(),
+        identity,
     });
     backing_name::set(file, named.as_ref())
 }
@@ -90,8 +104,9 @@ pub(crate) fn keep_contents(
     }
     let new = base.map(|base| {
         let name = base.name.as_os_str().as_bytes();
+        let owner = std::fs::metadata(path).map(|overlay| overlay.uid()).ok();
         Opener::new(options)?
-            .open_as_backing(path, name, base.format)
+            .open_as_backing(Namer { path, owner }, name, base.format)
             .map(|opened| opened.0)
     });
     let new = new.transpose()?;
@@ -101,8 +116,13 @@ pub(crate) fn keep_contents(
         unit_bytes: to_usize(unit_bytes(image.description())),
         written: 0,
     };
-    for run in runs_from_behind(&image, new.is_none())? {
-        comparison.run(run, progress)?;
+    let mut at = 0;
+    while at < image.device().size_bytes() {
+        let (runs, end) = runs_from_behind(&image, at, new.is_none())?;
+        for run in runs {
+            comparison.run(run, progress)?;
+        }
+        at = end;
     }
     let written = comparison.written;
     image.close()?;
@@ -119,22 +139,30 @@ fn unit_bytes(description: &Description) -> u64 {
     unit.max(UNIT_MIN_BYTES)
 }
 
-/// The runs that the overlay does not have itself, without those that read as zeroes if they
-/// `may_be_zero`: joined where they meet, so that they begin and end with the overlay's own clusters.
-fn runs_from_behind(image: &WritableImage, may_be_zero: bool) -> Result<Vec<Range<u64>>> {
+/// The next runs from byte `at` on that the overlay does not have itself, without those that read as
+/// zeroes if they `may_be_zero`: joined where they meet, so that they begin and end with the overlay's
+/// own clusters. With the byte up to which they were looked for: tables can have more runs than fit in
+/// memory.
+fn runs_from_behind(
+    image: &WritableImage,
+    at: u64,
+    may_be_zero: bool,
+) -> Result<(Vec<Range<u64>>, u64)> {
     let mut runs: Vec<Range<u64>> = Vec::new();
-    for run in image.map() {
+    for run in image.map_from(at) {
         let run = run?;
         if run.depth == 0 && run.present || run.zero && may_be_zero {
             continue;
         }
         let end = run.start.saturating_add(run.len_bytes);
+        let is_full = runs.len() >= RUNS_MAX;
         match runs.last_mut() {
             Some(last) if last.end == run.start => last.end = end,
+            _ if is_full => return Ok((runs, run.start)),
             _ => runs.push(run.start..end),
         }
     }
-    Ok(runs)
+    Ok((runs, image.device().size_bytes()))
 }
 
 /// Writes into an image what another backing file would show otherwise.

@@ -89,6 +89,11 @@ impl WritableImage {
         Map::new(Arc::clone(&self.node))
     }
 
+    /// The same from byte `at` of the disk on.
+    pub(crate) fn map_from(&self, at: u64) -> Map {
+        Map::from(Arc::clone(&self.node), at)
+    }
+
     /// Makes a range read as zeroes whatever is put behind the image.
     pub(crate) fn hide(&self, offset: u64, len_bytes: u64) -> Result<()> {
         match self.node.as_ref() {

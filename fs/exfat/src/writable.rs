@@ -7,8 +7,8 @@ use diskfs_block::BlockWrite;
 use diskfs_clusters::{Again, Committer, Holds, ROOT};
 use diskfs_vfs::{
     DirEntries, Error, ErrorKind, Fallocate, FileExtents, FsRead, FsWrite, Identity, InodeNumber,
-    Metadata, NewAttributes, NewKind, RenameMode, Result, SetMetadata, SetXattr, Statistics,
-    SyncFile,
+    Metadata, NewAttributes, NewKind, Remains, RenameMode, Result, SetMetadata, SetXattr,
+    Statistics, SyncFile,
 };
 
 use crate::writer::{Existing, Writer, attributes_of};
@@ -78,6 +78,13 @@ impl WritableExfat {
 
     fn change<T>(&self, change: impl FnOnce(&mut Writer) -> Result<T>) -> Result<T> {
         self.write().change(change)
+    }
+
+    /// The same, committed once, when it is closed: room that changes give back is none before that.
+    #[must_use]
+    pub fn with_one_commit(self) -> Self {
+        self.write().commit_once();
+        self
     }
 
     fn finish(&self) -> Result<()> {
@@ -253,5 +260,10 @@ impl FsWrite for WritableExfat {
 
     fn close(&self) -> Result<()> {
         self.finish()
+    }
+
+    fn abandon(&self) -> Result<Remains> {
+        self.committer.stop();
+        Ok(self.write().abandon())
     }
 }

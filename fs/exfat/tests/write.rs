@@ -9,8 +9,8 @@ use diskfs_block::File;
 use diskfs_exfat::{Exfat, WritableExfat, WriteOptions};
 use diskfs_fixtures::{image, require};
 use diskfs_vfs::{
-    ErrorKind, Fallocate, FsRead, FsWrite, NewAttributes, NewKind, RenameMode, SetMetadata,
-    SetTime, Timestamp,
+    ErrorKind, Fallocate, FsRead, FsWrite, NewAttributes, NewKind, Remains, RenameMode,
+    SetMetadata, SetTime, Timestamp,
 };
 
 use common::{FIXTURES, fsck, read, tree};
@@ -363,4 +363,41 @@ fn what_exfat_has_no_room_for() {
         (1_000_000_001, 0)
     );
     close(fs, &image.path());
+}
+
+#[test]
+fn what_was_given_up_was_never_there() {
+    for name in FIXTURES {
+        let image = image(name);
+        let path = image.path();
+        let fs = open(&path);
+        let file = fs.create(fs.root(), b"kept", NewKind::Regular, &ANY);
+        fs.write_at(file.unwrap(), 0, b"before").unwrap();
+        fs.close().unwrap();
+        assert_eq!(fs.abandon().unwrap(), Remains::All);
+        drop(fs);
+        let before = tree(&open(&path));
+
+        let fs = open(&path);
+        let kept = fs.lookup(fs.root(), b"kept").unwrap();
+        fs.set_len(kept, 0).unwrap();
+        fs.write_at(kept, 0, &vec![7; 30_000]).unwrap();
+        let dir = fs.create(fs.root(), b"A new directory", NewKind::Directory, &ANY);
+        fs.create(dir.unwrap(), b"new", NewKind::Regular, &ANY)
+            .unwrap();
+        assert_eq!(fs.abandon().unwrap(), Remains::Nothing, "{name}");
+        let late = fs.create(fs.root(), b"late", NewKind::Regular, &ANY);
+        assert_eq!(late.unwrap_err().kind(), ErrorKind::ReadOnly);
+        drop(fs);
+        if require("fsck.exfat").is_some() {
+            fsck(&path);
+        }
+        let fs = open(&path);
+        assert_eq!(fs.identity().notes, Vec::<String>::new());
+        assert_eq!(tree(&fs), before, "{name}");
+        fs.create(fs.root(), b"durable", NewKind::Regular, &ANY)
+            .unwrap();
+        fs.sync().unwrap();
+        assert_eq!(fs.abandon().unwrap(), Remains::Some);
+    }
 }

@@ -1,11 +1,12 @@
 //! The opened filesystem as everybody else sees it.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use diskfs_block::BlockRead;
 use diskfs_vfs::{
-    DirEntries, Error, ErrorKind, FileExtents, FileType, FsRead, Identity, InodeNumber, Metadata,
-    Result, Statistics,
+    DirEntries, Error, ErrorKind, FileAttributes, FileExtents, FileType, FsRead, Identity,
+    InodeNumber, Metadata, Result, Statistics,
 };
 
 use crate::bytes::len_u64;
@@ -200,6 +201,18 @@ impl FsRead for Ext4 {
             metadata.size_bytes = len_u64(symlink::target(&self.volume, &found)?.len());
         }
         Ok(metadata)
+    }
+
+    fn file_attributes(&self, inode: InodeNumber) -> Result<FileAttributes> {
+        Ok(self.inode(inode)?.file_attributes())
+    }
+
+    fn time_granularity(&self) -> Duration {
+        if self.volume.superblock.inode_size > 128 {
+            Duration::from_nanos(1)
+        } else {
+            Duration::from_secs(1)
+        }
     }
 
     fn read_at(&self, inode: InodeNumber, offset: u64, buf: &mut [u8]) -> Result<usize> {

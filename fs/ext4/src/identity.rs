@@ -1,9 +1,10 @@
 //! What the filesystem says of itself.
 
-use diskfs_vfs::Identity;
+use diskfs_vfs::{ErrorKind, Identity};
 
 use crate::features::{Compatible, Features, Incompatible, ReadOnlyCompatible};
 use crate::superblock::Superblock;
+use crate::writer::check_writable;
 
 /// Kind, label, UUID and features, and what a careful reader should know.
 pub(crate) fn identity(superblock: &Superblock) -> Identity {
@@ -64,6 +65,15 @@ fn notes(superblock: &Superblock) -> Vec<String> {
     if superblock.features.has(Incompatible::MMP) {
         notes.push("multi-mount protection is not checked for reading".to_owned());
     }
+    // Before somebody tries: what must be repaired first is told above.
+    if let Err(error) = check_writable(superblock)
+        && error.kind() == ErrorKind::Unsupported
+    {
+        notes.push(format!(
+            "diskfs can't write it without a microVM: it {}",
+            error.reason()
+        ));
+    }
     notes
 }
 
@@ -103,5 +113,15 @@ mod tests {
         );
         assert_eq!(id.notes.len(), 2);
         assert!(of(&[]).uuid.is_none() && of(&[]).notes.is_empty());
+    }
+
+    #[test]
+    fn what_is_refused_for_writing_is_told_before() {
+        assert_eq!(
+            of(&[(0x64, 0x100)]).notes,
+            [
+                "diskfs can't write it without a microVM: it has features that this driver does not write: quota"
+            ]
+        );
     }
 }

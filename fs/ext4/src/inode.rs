@@ -9,7 +9,7 @@ mod raw;
 mod time;
 
 use bitflags::bitflags;
-use diskfs_vfs::{Device, FileFlags, FileType, InodeNumber, Metadata, Timestamp};
+use diskfs_vfs::{Device, FileAttributes, FileFlags, FileType, InodeNumber, Metadata, Timestamp};
 use zerocopy::FromBytes;
 
 use crate::bytes::{join32, join64, le16, le32, low16};
@@ -197,6 +197,22 @@ impl Inode {
     fn device(&self, file_type: FileType) -> Option<Device> {
         let is_device = matches!(file_type, FileType::CharacterDevice | FileType::BlockDevice);
         is_device.then(|| device::decode(&self.block))
+    }
+
+    /// `EXT4_FL_USER_VISIBLE`: the flags that a program is told of.
+    pub(crate) const VISIBLE_FLAGS: u32 = 0x725b_dfff;
+
+    /// What lsattr(1) shows.
+    pub(crate) fn file_attributes(&self) -> FileAttributes {
+        let hidden = if self.is(FileType::Regular) {
+            InodeFlags::PROJECT_INHERIT
+        } else {
+            InodeFlags::empty()
+        };
+        FileAttributes {
+            flags: self.flags.difference(hidden).bits() & Self::VISIBLE_FLAGS,
+            project: self.project,
+        }
     }
 
     fn file_flags(&self) -> FileFlags {

@@ -71,4 +71,4 @@ mod writer;
 mod xattr;
 
 pub use ext4::{Ext4, Options};
-pub use writable::{RootReserve, WritableExt4, WriteOptions};
+pub use writable::{RootReserve, Together, WritableExt4, WriteOptions};

@@ -4,7 +4,8 @@ mod common;
 
 use common::{e2fsck, have, mke2fs_empty, open, open_for_writing, run};
 use diskfs_vfs::{
-    ErrorKind, FsRead, FsWrite, NewAttributes, NewKind, SetMetadata, read_file, replace_contents,
+    ErrorKind, FsRead, FsWrite, NewAttributes, NewKind, Remains, SetMetadata, read_file,
+    replace_contents,
 };
 
 #[test]
@@ -34,7 +35,7 @@ fn what_was_given_up_was_never_there() {
         let below = fs.create(root, b"dir", NewKind::Directory, &dir_attributes);
         fs.create(below.unwrap(), b"new", NewKind::Regular, &attributes)
             .unwrap();
-        fs.abandon().unwrap();
+        assert_eq!(fs.abandon().unwrap(), Remains::Nothing);
         let refused = fs.create(root, b"late", NewKind::Regular, &attributes);
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::ReadOnly);
         drop(fs);
@@ -46,24 +47,70 @@ fn what_was_given_up_was_never_there() {
         assert_eq!(gone.kind(), ErrorKind::NotFound);
         let superblock = run("dumpe2fs", &["-h", image.to_str().unwrap()]);
         assert!(!superblock.contains("First error"), "{superblock}");
-        // The log is empty, but nobody has said so yet.
-        open_for_writing(&image).close().unwrap();
         e2fsck(&image);
     }
 }
 
 #[test]
-fn without_a_journal_it_is_refused() {
-    if !have("abandoned", &["mke2fs"]) {
+fn without_a_journal_it_was_never_there_until_it_is_durable() {
+    if !have("abandoned", &["mke2fs", "e2fsck"]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
     let image = mke2fs_empty(dir.path(), "-t ext2", "24M");
-    let fs = open_for_writing(&image);
     let attributes = NewAttributes::for_root(0o644);
-    assert_eq!(fs.abandon().unwrap_err().kind(), ErrorKind::Unsupported);
-    fs.create(fs.root(), b"still", NewKind::Regular, &attributes)
-        .unwrap();
+    let fs = open_for_writing(&image);
+    let kept = fs.create(fs.root(), b"kept", NewKind::Regular, &attributes);
+    let kept = kept.unwrap();
+    replace_contents(&fs, kept, &mut &b"before"[..], &mut |_| {}).unwrap();
     fs.close().unwrap();
+    assert_eq!(fs.abandon().unwrap(), Remains::All);
+
+    let fs = open_for_writing(&image);
+    replace_contents(&fs, kept, &mut &vec![7; 300_000][..], &mut |_| {}).unwrap();
+    fs.create(fs.root(), b"new", NewKind::Regular, &attributes)
+        .unwrap();
+    assert_eq!(fs.abandon().unwrap(), Remains::Nothing);
+    drop(fs);
     e2fsck(&image);
+    let fs = open(&image);
+    assert_eq!(read_file(&fs, kept, 1 << 20).unwrap(), b"before");
+    assert!(fs.lookup(fs.root(), b"new").is_err());
+
+    let fs = open_for_writing(&image);
+    fs.create(fs.root(), b"durable", NewKind::Regular, &attributes)
+        .unwrap();
+    fs.sync().unwrap();
+    assert_eq!(fs.abandon().unwrap(), Remains::Some);
+}
+
+#[test]
+fn nearly_the_whole_journal_is_one_transaction() {
+    /// With 16 inodes a block, far more than a quarter of the journal's 1024 blocks.
+    const FILES: u32 = 10_000;
+    if !have("abandoned", &["mke2fs", "e2fsck"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let image = mke2fs_empty(dir.path(), "-t ext4 -N 12000 -J size=4", "64M");
+    let attributes = NewAttributes::for_root(0o644);
+    let fill = || {
+        let fs = open_for_writing(&image);
+        for nth in 0..FILES {
+            let name = format!("file-{nth}");
+            let made = fs.create(fs.root(), name.as_bytes(), NewKind::Regular, &attributes);
+            made.unwrap();
+        }
+        fs
+    };
+    fill().abandon().unwrap();
+    let fs = open(&image);
+    let names = fs.read_dir(fs.root(), 0).unwrap().count();
+    assert_eq!(names, 3, "`.`, `..` and lost+found");
+    drop(fs);
+    fill().close().unwrap();
+    e2fsck(&image);
+    let fs = open(&image);
+    let names = fs.read_dir(fs.root(), 0).unwrap().count();
+    assert_eq!(names, 3 + FILES as usize);
 }

@@ -211,6 +211,11 @@ impl FatTable {
         Ok(())
     }
 
+    /// Forgets what differs from what the device has.
+    pub(crate) fn forget_changes(&self) {
+        *self.lock() = Pages::default();
+    }
+
     fn lock(&self) -> MutexGuard<'_, Pages> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }

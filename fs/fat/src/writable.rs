@@ -7,8 +7,8 @@ use diskfs_block::BlockWrite;
 use diskfs_clusters::{Again, Committer, Holds, ROOT};
 use diskfs_vfs::{
     DirEntries, Error, ErrorKind, Fallocate, FileExtents, FsRead, FsWrite, Identity, InodeNumber,
-    Metadata, NewAttributes, NewKind, RenameMode, Result, SetMetadata, SetXattr, Statistics,
-    SyncFile,
+    Metadata, NewAttributes, NewKind, Remains, RenameMode, Result, SetMetadata, SetXattr,
+    Statistics, SyncFile,
 };
 
 use crate::code_page::CodePage;
@@ -81,6 +81,13 @@ impl WritableFat {
 
     fn change<T>(&self, change: impl FnOnce(&mut Writer) -> Result<T>) -> Result<T> {
         self.write().change(change)
+    }
+
+    /// The same, committed once, when it is closed: room that changes give back is none before that.
+    #[must_use]
+    pub fn with_one_commit(self) -> Self {
+        self.write().commit_once();
+        self
     }
 
     fn finish(&self) -> Result<()> {
@@ -256,5 +263,10 @@ impl FsWrite for WritableFat {
 
     fn close(&self) -> Result<()> {
         self.finish()
+    }
+
+    fn abandon(&self) -> Result<Remains> {
+        self.committer.stop();
+        Ok(self.write().abandon())
     }
 }

@@ -9,8 +9,8 @@ use diskfs_block::File;
 use diskfs_fat::{Fat, WritableFat, WriteOptions};
 use diskfs_fixtures::{image, require};
 use diskfs_vfs::{
-    ErrorKind, Fallocate, FsRead, FsWrite, NewAttributes, NewKind, RenameMode, SetMetadata,
-    SetTime, Timestamp,
+    ErrorKind, Fallocate, FsRead, FsWrite, NewAttributes, NewKind, Remains, RenameMode,
+    SetMetadata, SetTime, Timestamp,
 };
 
 use common::{FIXTURES, fsck, mtools_tree, read, tree};
@@ -330,4 +330,41 @@ fn what_fat_has_no_room_for() {
     assert_eq!((metadata.permissions, metadata.uid), (0o555, 0));
     assert_eq!(metadata.modified.seconds, 1_000_000_000);
     close(fs, &image.path(), true);
+}
+
+#[test]
+fn what_was_given_up_was_never_there() {
+    for name in ["fat16", "fat32-small"] {
+        let image = image(name);
+        let path = image.path();
+        let fs = open(&path);
+        let file = fs.create(fs.root(), b"kept", NewKind::Regular, &ANY);
+        fs.write_at(file.unwrap(), 0, b"before").unwrap();
+        fs.close().unwrap();
+        assert_eq!(fs.abandon().unwrap(), Remains::All);
+        drop(fs);
+        let before = tree(&open(&path));
+
+        let fs = open(&path);
+        let kept = fs.lookup(fs.root(), b"kept").unwrap();
+        fs.set_len(kept, 0).unwrap();
+        fs.write_at(kept, 0, &vec![7; 30_000]).unwrap();
+        let dir = fs.create(fs.root(), b"A new directory", NewKind::Directory, &ANY);
+        fs.create(dir.unwrap(), b"new", NewKind::Regular, &ANY)
+            .unwrap();
+        assert_eq!(fs.abandon().unwrap(), Remains::Nothing, "{name}");
+        let late = fs.create(fs.root(), b"late", NewKind::Regular, &ANY);
+        assert_eq!(late.unwrap_err().kind(), ErrorKind::ReadOnly);
+        drop(fs);
+        if require("fsck.vfat").is_some() {
+            fsck(&path);
+        }
+        let fs = open(&path);
+        assert_eq!(fs.identity().notes, Vec::<String>::new());
+        assert_eq!(tree(&fs), before, "{name}");
+        fs.create(fs.root(), b"durable", NewKind::Regular, &ANY)
+            .unwrap();
+        fs.sync().unwrap();
+        assert_eq!(fs.abandon().unwrap(), Remains::Some);
+    }
 }

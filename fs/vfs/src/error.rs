@@ -89,6 +89,20 @@ impl ErrorKind {
         .raw_os_error()
     }
 
+    /// Returns whether an operation that fails so may have done a part: there was no room, or
+    /// something below failed. All other errors come before the first change.
+    pub const fn is_halfway(self) -> bool {
+        matches!(
+            self,
+            Self::Io
+                | Self::Corrupt
+                | Self::ReadOnly
+                | Self::NoSpace
+                | Self::QuotaExceeded
+                | Self::FileTooLarge
+        )
+    }
+
     /// The kind that a system call's failure is of: for who shows a filesystem of the kernel's.
     pub const fn from_errno(errno: rustix::io::Errno) -> Self {
         use rustix::io::Errno;

@@ -1,8 +1,9 @@
 //! The trait that a filesystem driver implements.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
-use crate::{Error, ErrorKind, FileType, InodeNumber, Metadata, Result};
+use crate::{Error, ErrorKind, FileAttributes, FileType, InodeNumber, Metadata, Result};
 
 /// One name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -179,6 +180,21 @@ pub trait FsRead: Debug + Send + Sync {
     /// caches what a directory holds must ask again then.
     fn has_aliases(&self) -> bool {
         false
+    }
+
+    /// Returns the attributes of `inode` that chattr(1) changes. The default knows those that
+    /// [`metadata`](Self::metadata) tells.
+    fn file_attributes(&self, inode: InodeNumber) -> Result<FileAttributes> {
+        Ok(FileAttributes {
+            flags: self.metadata(inode)?.flags.to_bits(),
+            project: 0,
+        })
+    }
+
+    /// Returns the unit of the times that files can have: a power of ten, at most a second. What is
+    /// below it is lost.
+    fn time_granularity(&self) -> Duration {
+        Duration::from_nanos(1)
     }
 
     /// Says that the metadata of these will be asked for soon, so that a driver may fetch it in one

@@ -1,6 +1,8 @@
 //! The trait of a filesystem that can be written, too.
 
-use crate::{Device, Error, ErrorKind, FileFlags, FsRead, InodeNumber, Result, Timestamp};
+use crate::{
+    Device, Error, ErrorKind, FileAttributes, FileFlags, FsRead, InodeNumber, Result, Timestamp,
+};
 
 /// What a new file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,6 +139,17 @@ pub enum SyncFile {
     All,
 }
 
+/// What is durable of the changes of a writer that was [abandoned](FsWrite::abandon).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Remains {
+    /// No change: the filesystem is as it was when it was opened.
+    Nothing,
+    /// Some of them, or nobody can tell which.
+    Some,
+    /// All of them: only the end in good order is missing.
+    All,
+}
+
 /// A filesystem that can be written, from any number of threads at once.
 ///
 /// What a call did is seen by every call after it. It is durable when [`sync`](Self::sync), a
@@ -238,6 +251,25 @@ pub trait FsWrite: FsRead {
     /// Changes what `stat` tells.
     fn set_metadata(&self, inode: InodeNumber, change: &SetMetadata) -> Result<()>;
 
+    /// Changes what chattr(1) can change. A flag that the filesystem shows but nobody can set keeps
+    /// its value. The default changes the flags that [`set_metadata`](Self::set_metadata) can.
+    ///
+    /// # Errors
+    /// As `set_metadata`; `Unsupported` for a flag or project that can't be set.
+    fn set_file_attributes(&self, inode: InodeNumber, wanted: FileAttributes) -> Result<()> {
+        let old = self.file_attributes(inode)?;
+        let flags = FileFlags::from_bits(wanted.flags);
+        let (Some(flags), true) = (flags, wanted.project == old.project) else {
+            let reason = "the filesystem does not have these attributes";
+            return Err(Error::new(ErrorKind::Unsupported, reason).in_inode(inode));
+        };
+        let change = SetMetadata {
+            flags: Some(flags),
+            ..SetMetadata::default()
+        };
+        self.set_metadata(inode, &change)
+    }
+
     /// Sets one extended attribute by its whole name. POSIX ACLs are in the form of setxattr(2),
     /// and the file's mode follows an access ACL.
     ///
@@ -270,17 +302,24 @@ pub trait FsWrite: FsRead {
     /// Makes everything durable.
     fn sync(&self) -> Result<()>;
 
+    /// Returns whether a crash before [`close`](Self::close) returns may leave a part of what was changed
+    /// since the filesystem was opened: something of it is committed, or it can't be committed in one
+    /// step, which is the default.
+    fn is_in_parts(&self) -> bool {
+        true
+    }
+
     /// Ends writing: everything is durable and marked as cleanly unmounted when it returns. What is
     /// called afterwards reads, or answers `ReadOnly`. Dropping the filesystem does the same, and
     /// can't say that it failed.
     fn close(&self) -> Result<()>;
 
-    /// Ends writing, and lets go of what is not durable yet, as a crash would: for who has met an error half-way. With a
-    /// journal, and nothing synced before, the filesystem is as it was.
+    /// Ends writing, and drops what is not durable yet, as a crash would: for a caller that has met
+    /// an error halfway, also one of [`close`](Self::close). Returns what was durable before.
     ///
     /// # Errors
-    /// `Unsupported` where what is done is done, which is the default: then nothing has happened.
-    fn abandon(&self) -> Result<()> {
+    /// `Unsupported` where changes can't be dropped, which is the default: then writing goes on.
+    fn abandon(&self) -> Result<Remains> {
         let reason = "what was changed can't be taken back on this filesystem";
         Err(Error::new(ErrorKind::Unsupported, reason))
     }

@@ -52,13 +52,13 @@ pub use fs::{
     DirEntries, DirEntry, FileExtent, FileExtentKind, FileExtents, FsRead, Identity, Statistics,
 };
 pub use fs_write::{
-    Fallocate, FsWrite, NewAttributes, NewKind, RenameMode, SetMetadata, SetTime, SetXattr,
-    SyncFile,
+    Fallocate, FsWrite, NewAttributes, NewKind, Remains, RenameMode, SetMetadata, SetTime,
+    SetXattr, SyncFile,
 };
-pub use metadata::{Device, FileFlags, FileType, InodeNumber, Metadata, Timestamp};
+pub use metadata::{Device, FileAttributes, FileFlags, FileType, InodeNumber, Metadata, Timestamp};
 pub use mount_tree::{Driver, Folders, MountHandle, MountTree};
 pub use path::{Follow, follow_last, resolve, resolve_beneath, resolve_parent};
 pub use read_file::{FileReader, read_file};
 pub use recorder::{Change, Recorder, What};
-pub use walk::{MAX_DEPTH, Walk, WalkEntry, walk};
+pub use walk::{WALK_PATH_MAX_BYTES, Walk, WalkEntry, walk};
 pub use write_file::{FileWriter, replace_contents, shorten};

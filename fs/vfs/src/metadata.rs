@@ -124,6 +124,48 @@ pub struct FileFlags {
     pub no_dump: bool,
 }
 
+impl FileFlags {
+    /// The flags by their bits in linux/fs.h, as `FS_IOC_GETFLAGS` tells them.
+    pub fn to_bits(mut self) -> u32 {
+        BITS.iter()
+            .filter_map(|(bit, flag)| flag(&mut self).then_some(bit))
+            .sum()
+    }
+
+    /// The flags that these bits stand for; `None` if there are others among them.
+    pub fn from_bits(mut bits: u32) -> Option<Self> {
+        let mut flags = Self::default();
+        for (bit, flag) in BITS {
+            *flag(&mut flags) = bits & bit != 0;
+            bits &= !bit;
+        }
+        (bits == 0).then_some(flags)
+    }
+}
+
+/// Finds a flag among all.
+type Flag = fn(&mut FileFlags) -> &mut bool;
+
+/// Each flag by its bit in linux/fs.h.
+const BITS: [(u32, Flag); 6] = [
+    (0x0000_0010, |flags| &mut flags.immutable),
+    (0x0000_0020, |flags| &mut flags.append_only),
+    (0x0000_0040, |flags| &mut flags.no_dump),
+    (0x0000_0800, |flags| &mut flags.encrypted),
+    (0x0010_0000, |flags| &mut flags.verity),
+    (0x4000_0000, |flags| &mut flags.casefold),
+];
+
+/// A file's attributes as lsattr(1) shows and chattr(1) changes them: all that the filesystem has,
+/// also those without a meaning to anybody else.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FileAttributes {
+    /// The flags by their bits in linux/fs.h (`FS_IOC_GETFLAGS`).
+    pub flags: u32,
+    /// The project that the file is counted for.
+    pub project: u32,
+}
+
 /// What `stat` tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metadata {
@@ -176,6 +218,18 @@ impl Metadata {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bits_of_flags_go_both_ways() {
+        let flags = FileFlags {
+            append_only: true,
+            casefold: true,
+            ..FileFlags::default()
+        };
+        assert_eq!(flags.to_bits(), 0x4000_0020);
+        assert_eq!(FileFlags::from_bits(0x4000_0020), Some(flags));
+        assert_eq!(FileFlags::from_bits(0x0008_0000), None, "extents");
+    }
 
     #[test]
     fn mode_bits_go_both_ways() {

@@ -13,6 +13,7 @@
 //! has the same one at both, so that whoever caches its contents has them once.
 
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use crate::{
@@ -108,6 +109,8 @@ struct Opened {
     covered: Vec<(InodeNumber, usize)>,
     /// Mounts that have no place in it, and why.
     homeless: Vec<(usize, Failed)>,
+    /// Somebody has asked to change something of it.
+    changed: AtomicBool,
 }
 
 /// An error that is told again and again.
@@ -406,6 +409,7 @@ impl Opened {
             owner,
             covered: Vec::new(),
             homeless: Vec::new(),
+            changed: AtomicBool::new(false),
         }
     }
 

@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::{
-    DirEntries, Fallocate, FileExtents, FileType, FsRead, FsWrite, Identity, InodeNumber, Metadata,
-    NewAttributes, NewKind, RenameMode, Result, SetMetadata, SetXattr, Statistics, SyncFile,
+    DirEntries, Fallocate, FileAttributes, FileExtents, FileType, FsRead, FsWrite, Identity,
+    InodeNumber, Metadata, NewAttributes, NewKind, Remains, RenameMode, Result, SetMetadata,
+    SetXattr, Statistics, SyncFile,
 };
 
 /// What happened to one file.
@@ -101,10 +103,12 @@ impl State {
     fn path(&self, inode: InodeNumber) -> Vec<u8> {
         let mut names = Vec::new();
         let mut at = inode;
-        // No path has more names than these, even in a filesystem that contains itself.
+        let mut len = 0;
+        // No path is longer than this, even in a filesystem that contains itself.
         while let Some((dir, name)) = self.names.get(&at)
-            && names.len() < crate::MAX_DEPTH
+            && len < crate::WALK_PATH_MAX_BYTES
         {
+            len = name.len().saturating_add(1).saturating_add(len);
             names.push(name.as_slice());
             at = *dir;
         }
@@ -240,6 +244,14 @@ impl FsRead for Recorder {
 
     fn metadata(&self, inode: InodeNumber) -> Result<Metadata> {
         self.fs.metadata(inode)
+    }
+
+    fn file_attributes(&self, inode: InodeNumber) -> Result<FileAttributes> {
+        self.fs.file_attributes(inode)
+    }
+
+    fn time_granularity(&self) -> Duration {
+        self.fs.time_granularity()
     }
 
     fn read_at(&self, inode: InodeNumber, offset: u64, buf: &mut [u8]) -> Result<usize> {
@@ -378,6 +390,15 @@ impl FsWrite for Recorder {
         Ok(())
     }
 
+    fn set_file_attributes(&self, inode: InodeNumber, wanted: FileAttributes) -> Result<()> {
+        let before = self.fs.file_attributes(inode)?;
+        self.fs.set_file_attributes(inode, wanted)?;
+        if self.fs.file_attributes(inode)? != before {
+            self.note(inode, What::Flags);
+        }
+        Ok(())
+    }
+
     fn set_metadata(&self, inode: InodeNumber, change: &SetMetadata) -> Result<()> {
         let before = self.fs.metadata(inode)?;
         self.fs.set_metadata(inode, change)?;
@@ -437,7 +458,11 @@ impl FsWrite for Recorder {
         self.fs.close()
     }
 
-    fn abandon(&self) -> Result<()> {
+    fn is_in_parts(&self) -> bool {
+        self.fs.is_in_parts()
+    }
+
+    fn abandon(&self) -> Result<Remains> {
         self.fs.abandon()
     }
 }

@@ -5,16 +5,17 @@ use std::fmt;
 
 use crate::{DirEntries, DirEntry, Error, ErrorKind, FsRead, InodeNumber, Metadata, Result};
 
-/// How deep a walk goes. A path to anything deeper would be longer than `PATH_MAX` allows (4096
-/// bytes, two per directory), so nothing could name it.
-pub const MAX_DEPTH: usize = 2048;
+/// The longest path that a walk goes on below. Programs that go step by step make trees much deeper
+/// than `PATH_MAX` can name (this is 128 times as long, 262,144 directories of one letter); without
+/// a bound, a hostile tree would cost the square of its depth.
+pub const WALK_PATH_MAX_BYTES: usize = 512 << 10;
 
 /// How many entries of a directory are taken at once, so that their metadata is fetched in one go.
 /// About four blocks of the inode table of ext4 per read-ahead, and well under 1 MiB of names.
 const BATCH_LEN: usize = 1024;
 
-/// The same for what is nested deeper than any real tree: a hostile image may have [`MAX_DEPTH`]
-/// levels, and each keeps its batch.
+/// The same for what is nested deeper than most trees: there a level keeps nothing but its place
+/// while the walk is below it, and reads on from there afterwards.
 const DEEP_BATCH_LEN: usize = 32;
 
 /// From where on a directory counts as deep.
@@ -49,7 +50,8 @@ impl WalkEntry {
 /// when a file can't. Whoever wants to stop, stops.
 ///
 /// Safe on any image: a directory is entered once only, however many names lead to it, names that
-/// are none (`a/b`, an empty one) are errors, and so is what lies deeper than [`MAX_DEPTH`].
+/// are none (`a/b`, an empty one) are errors, and so is a directory whose path is longer than
+/// [`WALK_PATH_MAX_BYTES`].
 pub fn walk(fs: &dyn FsRead, start: InodeNumber) -> Walk<'_> {
     Walk {
         fs,
@@ -77,6 +79,11 @@ pub struct Walk<'a> {
 
 /// A directory that is being read.
 struct Level<'a> {
+    dir: InodeNumber,
+    /// Where the entry behind the last one that was told begins.
+    cookie: u64,
+    /// What follows is read anew from there on.
+    is_parked: bool,
     /// `None` once there are no more.
     entries: Option<DirEntries<'a>>,
     batch: std::vec::IntoIter<DirEntry>,
@@ -117,8 +124,8 @@ impl Walk<'_> {
             let reason = "directory has several names, or contains itself";
             return Err(Error::new(ErrorKind::Corrupt, reason).in_inode(inode));
         }
-        if self.levels.len() >= MAX_DEPTH {
-            let reason = format!("more than {MAX_DEPTH} directories are nested");
+        if self.path.len() > WALK_PATH_MAX_BYTES {
+            let reason = "the path is longer than 512 KiB";
             return Err(Error::new(ErrorKind::Unsupported, reason).in_inode(inode));
         }
         self.enter = Some(inode);
@@ -128,7 +135,15 @@ impl Walk<'_> {
     /// Begins to read a directory.
     fn descend(&mut self, dir: InodeNumber) -> Result<()> {
         let entries = self.fs.read_dir(dir, 0);
+        if self.levels.len() > DEEP
+            && let Some(above) = self.levels.last_mut()
+        {
+            above.park();
+        }
         self.levels.push(Level {
+            dir,
+            cookie: 0,
+            is_parked: false,
             entries: Some(entries.map_err(|error| error.in_inode(dir).in_path(&self.path))?),
             batch: Vec::new().into_iter(),
             error: None,
@@ -170,10 +185,31 @@ impl Walk<'_> {
     }
 }
 
-impl Level<'_> {
-    fn next_entry(&mut self, fs: &dyn FsRead, batch_len: usize) -> Option<DirEntry> {
-        if let Some(entry) = self.batch.next() {
-            return Some(entry);
+impl<'a> Level<'a> {
+    fn next_entry(&mut self, fs: &'a dyn FsRead, batch_len: usize) -> Option<DirEntry> {
+        let next = self.batch.next().or_else(|| self.next_batch(fs, batch_len));
+        if let Some(entry) = &next {
+            self.cookie = entry.cookie;
+        }
+        next
+    }
+
+    /// Lets go of everything but the place.
+    fn park(&mut self) {
+        let has_more = self.entries.is_some() || self.batch.len() > 0 || self.error.is_some();
+        self.is_parked = has_more;
+        self.entries = None;
+        self.batch = Vec::new().into_iter();
+        self.error = None;
+    }
+
+    /// Reads the next batch. Returns its first entry.
+    fn next_batch(&mut self, fs: &'a dyn FsRead, batch_len: usize) -> Option<DirEntry> {
+        if std::mem::take(&mut self.is_parked) {
+            match fs.read_dir(self.dir, self.cookie) {
+                Ok(entries) => self.entries = Some(entries),
+                Err(error) => self.error = Some(error.in_inode(self.dir)),
+            }
         }
         self.refill(batch_len);
         if self.batch.len() > 1 {
@@ -370,10 +406,28 @@ mod tests {
     #[test]
     fn depth_is_bounded() {
         let mut fs = MemoryFs::new();
-        fs.dir(&"/d".repeat(MAX_DEPTH + 3));
+        let name = format!("/{}", "d".repeat(255));
+        fs.dir(&name.repeat(2051));
         let items = items(&fs);
-        assert_eq!(items.len(), MAX_DEPTH + 1);
-        assert!(items.last().unwrap().ends_with("directories are nested"));
+        // The first directory whose path is too long is told as an error.
+        assert_eq!(items.len(), 2050);
+        assert!(items.last().unwrap().ends_with("longer than 512 KiB"));
+    }
+
+    #[test]
+    fn what_no_path_of_a_program_names_is_come_by() {
+        let mut fs = MemoryFs::new();
+        let deep = "/d".repeat(3000);
+        for name in ["a", "b", "z"] {
+            fs.file(&format!("{deep}/{name}"), b"");
+            fs.file(&format!("{}/{name}", &deep[..2000]), b"");
+        }
+        let paths = paths(&fs);
+        assert_eq!(paths.len(), 1 + 3000 + 6);
+        let mut once = paths.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), paths.len());
     }
 
     #[test]

@@ -23,6 +23,9 @@ pub(super) fn run(
 ) -> Result<()> {
     refuse_images(sources)?;
     let mut targets = Targets::new(&args.source, &args.write);
+    if !args.is_recursive() && sources.len() == 1 {
+        targets = targets.in_one_transaction();
+    }
     let mut total = Total::default();
     if let Some(place) = targets.place(session, destination)?
         && let Err(error) = copy_all(args, session, sources, (place, &mut total))
@@ -64,6 +67,9 @@ fn copy_all(
                 report(session, summary, |error| told(error, place));
             }
             Err(error) => session.report(&error),
+        }
+        if session.has_failed_halfway() {
+            break;
         }
     }
     progress.finish();

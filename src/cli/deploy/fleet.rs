@@ -46,7 +46,7 @@ fn deploy(args: &Deploy, common: &Plan, job: &Job) -> Result<Value> {
     let mut plan = common.clone();
     plan.steps.extend(job.plan.steps.iter().cloned());
     let image = OsString::from(&job.image);
-    let deployed = args.deploy(&image, &plan, |_| {})?;
+    let deployed = args.deploy(&image, &plan)?;
     Ok(deployed.json(&image))
 }
 

@@ -125,14 +125,16 @@ fn properties(schema: &Value) -> Option<&Map<String, Value>> {
 fn items(schema: &Value, name: &str, step: &Value) -> Vec<Item> {
     let mut items = Vec::new();
     if let Some(value) = properties(step).and_then(|keys| keys.get(name)) {
-        let below = resolve(schema, value);
-        let text = [plain(step), plain(below)].join("\n");
+        let chain = definitions(schema, value);
+        let mut text = vec![plain(step)];
+        text.extend(chain.iter().map(|value| plain(value)));
+        text.dedup();
         items.push(Item {
             depth: 0,
             term: format!("{name}: {}", shape(schema, value)),
-            text,
+            text: text.join("\n"),
         });
-        walk(schema, below, 1, &mut items);
+        walk(schema, value, 1, &mut items);
     }
     items
 }
@@ -178,10 +180,19 @@ fn walk(schema: &Value, value: &Value, depth: usize, items: &mut Vec<Item>) {
 
 /// The definition that a value names, or itself.
 fn resolve<'a>(schema: &'a Value, value: &'a Value) -> &'a Value {
-    let place = value.get("$ref").and_then(Value::as_str);
-    place
-        .and_then(|place| schema.pointer(place.strip_prefix('#')?))
-        .unwrap_or(value)
+    definitions(schema, value).last().copied().unwrap_or(value)
+}
+
+/// The definitions that a value names: one may name another. Only itself for a value that names none.
+fn definitions<'a>(schema: &'a Value, value: &'a Value) -> Vec<&'a Value> {
+    let next = |value: &&'a Value| {
+        let place = value.get("$ref").and_then(Value::as_str)?;
+        schema.pointer(place.strip_prefix('#')?)
+    };
+    let first = next(&value).unwrap_or(value);
+    std::iter::successors(Some(first), next)
+        .take(MAX_DEPTH)
+        .collect()
 }
 
 /// What a value can be, where it can be one of several.

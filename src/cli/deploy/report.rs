@@ -12,6 +12,10 @@ use super::{Deploy, Deployed};
 use crate::cli::session::{name_style, stdout};
 use crate::cli::show::name::NameStyle;
 
+/// What a user should know of a plan that was not one transaction.
+const IN_PARTS: &str = "the plan was written in several steps (more than one transaction of the journal, several filesystems, or no journal): \
+     a crash meanwhile would have left a part of it, which the same plan once more completes";
+
 /// A line for each step, with what it changed; before that the diff, where nothing was written.
 pub(super) fn write(
     out: &mut dyn Write,
@@ -46,6 +50,9 @@ pub(super) fn write(
         for secret in &step.secrets {
             writeln!(out, "  secret of {}: {}", secret.of, secret.secret)?;
         }
+    }
+    if deployed.in_parts {
+        writeln!(out, "note: {IN_PARTS}")?;
     }
     Ok(())
 }

@@ -33,6 +33,10 @@ const YESCRYPT_MAX_BYTES: u64 = 64 << 20;
 
 /// Whether a password can be typed where a login asks for it.
 pub(in super::super) fn check(guest: &Guest, text: &str) -> Result<()> {
+    if text.is_empty() {
+        let error = guest.invalid("an empty password lets everybody in");
+        return Err(error.with_hint("`disabled` is for no login with a password"));
+    }
     if text.contains(['\0', '\n', '\r']) {
         return Err(guest.invalid("a password has no line ends and no NUL"));
     }

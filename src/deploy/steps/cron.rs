@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::accounts;
 use super::super::guest::Guest;
-use super::super::text::with_line;
+use super::super::text::{WRITTEN, of_lines, with_line};
 use crate::Result;
 
 const CRON_D: &str = "/etc/cron.d";
@@ -41,7 +41,7 @@ impl CronStep {
         self.check(guest)?;
         if guest.stage.is_dir(CRON_D)? {
             let fields = [&*self.schedule, &self.user, &self.command].join(" ");
-            let text = format!("# Written by diskfs deploy.\n{fields}\n");
+            let text = of_lines([WRITTEN, &fields]);
             let path = format!("{CRON_D}/{}", self.name);
             return guest.stage.write_with(&path, &text, 0o644);
         }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::super::guest::Guest;
-use super::super::text::with_line;
+use super::super::text::{WRITTEN, of_lines, with_line};
 use super::units;
 use crate::{Error, Result};
 
@@ -156,7 +156,7 @@ fn start_runner(guest: &mut Guest) -> Result<()> {
 
 /// Has `OpenRC` run a command each time that the guest starts.
 pub(super) fn start_local(guest: &mut Guest, name: &str, command: &str) -> Result<()> {
-    let text = format!("#!/bin/sh\n# Written by diskfs deploy.\n{command}\n");
+    let text = of_lines(["#!/bin/sh", WRITTEN, command]);
     guest
         .stage
         .write_with(&format!("{LOCAL_D}/{name}"), &text, 0o755)?;

@@ -2,6 +2,10 @@
 
 mod random;
 mod selector;
+mod words;
+
+use std::borrow::Cow;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +16,8 @@ use super::super::guest::Guest;
 use crate::Result;
 
 pub use selector::Selector;
+pub(super) use selector::given;
+pub use words::{PasswordWords, first_line};
 
 /// The fields of shadow(5), and those of passwd(5) with it, that are changed here.
 const HASH: usize = 1;
@@ -23,8 +29,8 @@ const FIELDS: usize = 9;
 /// Longer than any hash.
 const MAX_HASH_BYTES: usize = 1024;
 
-/// A user's password. One of `text`, `hash`, `random`, `locked`, `unlock` and `disabled`; `expire` alone, or beside one of
-/// the first three.
+/// A user's password. One of `text`, `file`, `hash`, `random`, `locked`, `unlock` and `disabled`; `expire` alone, or beside
+/// one of the first four.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -33,25 +39,28 @@ pub struct Password {
     /// The user's name; none where the place in the plan says whose it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The password.
+    /// The password itself, whatever it looks like: `{text: random}` sets the word `random`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Its hash, as crypt(5) has it.
+    /// A file of this machine whose first line is the password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// The hash of the password, as crypt(5) has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
-    /// One that is made up each time, and told.
+    /// Generates a random password each time, and reports it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub random: bool,
-    /// The password stays, and nobody is let in with it.
+    /// Locks the password: the hash is kept, and login with it is refused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub locked: bool,
-    /// No longer locked.
+    /// Unlocks a locked password.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unlock: bool,
-    /// None that anybody is let in with.
+    /// Disables password login (an unmatchable hash).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disabled: bool,
-    /// It must be changed at the next login.
+    /// Whether the user must change the password at the next login.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub expire: bool,
 }
@@ -64,7 +73,7 @@ pub struct RootPassword(pub Selector);
 
 /// What becomes of the hash.
 enum Wanted<'p> {
-    Text(&'p str),
+    Text(Cow<'p, str>),
     Hash(&'p str),
     Random,
     Locked,
@@ -96,8 +105,10 @@ impl Password {
     }
 
     fn wanted(&self, guest: &Guest) -> Result<Wanted<'_>> {
+        let from_file = self.file.as_deref().map(first_line).transpose()?;
         let all = [
-            self.text.as_deref().map(Wanted::Text),
+            self.text.as_deref().map(Cow::Borrowed).map(Wanted::Text),
+            from_file.map(Cow::Owned).map(Wanted::Text),
             self.hash.as_deref().map(Wanted::Hash),
             self.random.then_some(Wanted::Random),
             self.locked.then_some(Wanted::Locked),
@@ -108,8 +119,9 @@ impl Password {
         match (all.next(), all.next()) {
             (Some(wanted), None) => Ok(wanted),
             (None, _) if self.expire => Ok(Wanted::Same),
-            _ => Err(guest
-                .invalid("a password is one of text, hash, random, locked, unlock and disabled")),
+            _ => Err(guest.invalid(
+                "a password is one of text, file, hash, random, locked, unlock and disabled",
+            )),
         }
     }
 }

@@ -10,14 +10,9 @@ use super::super::guest::Guest;
 use super::super::stage::{Contents, Entry, Kind, above};
 use super::files::absolute;
 use super::fstab::{Fstab, FstabEntry};
+use crate::file_device::FileDevice;
 use crate::guest::fstab;
-use crate::{Result, SwapOptions};
-
-/// What the first page of an area ends with: `mkswap` of Linux.
-const MAGIC: &[u8] = b"SWAPSPACE2";
-
-/// The same of one that a guest sleeps in, which must stay.
-const ASLEEP: &[u8] = b"S1SUSPEND\0";
+use crate::{Content, ContentClass, Result, SwapOptions};
 
 const PAGE_BYTES: u64 = 4096;
 
@@ -173,27 +168,21 @@ impl Swap {
     }
 }
 
-/// Whether a file is a swap area of that size already.
+/// Whether a file is a swap area of that size already; one that the guest sleeps in is, too, and must stay.
 fn is_area(guest: &Guest, place: &str, there: Option<&Entry>, size_bytes: u64) -> Result<bool> {
-    let start = match there.map(|entry| &entry.kind) {
-        Some(Kind::File(Contents::Allocated {
-            start,
-            size_bytes: known,
-        })) => {
-            return Ok(*known == size_bytes && start.ends_with(MAGIC));
-        }
-        Some(Kind::File(Contents::AsBefore)) => {
-            if there.is_none_or(|entry| entry.size_bytes != size_bytes) {
-                return Ok(false);
-            }
-            let mut start = vec![0; usize::try_from(PAGE_BYTES).unwrap_or_default()];
-            let read = guest.stage.guest().open(place)?.read_at(0, &mut start)?;
-            start.truncate(read);
-            start
-        }
-        _ => return Ok(false),
+    let Some(entry) = there else {
+        return Ok(false);
     };
-    Ok(start.ends_with(MAGIC) || start.ends_with(ASLEEP))
+    match &entry.kind {
+        Kind::File(Contents::Allocated {
+            size_bytes: known, ..
+        }) => Ok(*known == size_bytes),
+        Kind::File(Contents::AsBefore) if entry.size_bytes == size_bytes => {
+            let content = Content::probe(&FileDevice(guest.stage.guest().open(place)?))?;
+            Ok(content.is_some_and(|it| it.class == ContentClass::Swap))
+        }
+        _ => Ok(false),
+    }
 }
 
 /// That the file is on a filesystem that Linux swaps to.
@@ -228,12 +217,17 @@ fn check_filesystem(guest: &Guest, place: &str) -> Result<()> {
 mod tests {
     use std::fs::File;
     use std::os::unix::fs::FileExt;
+    use std::path::Path;
     use std::process::Command;
+    use std::sync::Arc;
 
     use diskfs_fixtures::require;
+    use diskfs_vfs::testing::MemoryFs;
 
+    use super::super::super::guest::Guest;
     use super::super::testing::{after, apply, attributes, guest, text};
     use super::Size;
+    use crate::Filesystem;
     use crate::deploy::{Contents, Kind};
 
     const GUEST: &str = "-- /etc/fstab --\nUUID=1 / ext4 defaults 0 1\nUUID=2 /data btrfs defaults 0 0\n-- /data/x --\n";
@@ -272,6 +266,30 @@ mod tests {
         }
         for text in ["", "G", "1.5G", "-1", "99999999999T"] {
             assert!(Size::parse(text).is_err(), "{text}");
+        }
+    }
+
+    /// What a guest sleeps in is not made anew, whatever put it to sleep.
+    #[test]
+    fn an_area_stays() {
+        let page = crate::SwapOptions::default().first_page(1 << 20).unwrap();
+        for magic in [
+            b"SWAPSPACE2",
+            b"S1SUSPEND\0",
+            b"S2SUSPEND\0",
+            b"ULSUSPEND\0",
+        ] {
+            let mut area = page.clone();
+            area[4086..].copy_from_slice(magic);
+            area.resize(1 << 20, 0);
+            let mut tree = MemoryFs::of_txtar(GUEST);
+            tree.dir("/var");
+            tree.file("/var/swapfile", &area);
+            let tree = Filesystem::new(Arc::new(tree), Path::new("guest.img"), "p1");
+            let mut guest = Guest::for_tests(tree);
+            apply(&mut guest, STEP).unwrap();
+            let entry = guest.stage.entry("/var/swapfile").unwrap().unwrap();
+            assert_eq!(entry.kind, Kind::File(Contents::AsBefore), "{magic:?}");
         }
     }
 

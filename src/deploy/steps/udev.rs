@@ -6,7 +6,7 @@ use diskfs_vfs::glob::{Case, Pattern};
 use serde::{Deserialize, Serialize};
 
 use super::super::guest::Guest;
-use super::super::text::of_lines;
+use super::super::text::{WRITTEN, of_lines};
 use super::network::Mac;
 use super::network::names::{PERSISTENT, RULES, rule};
 use crate::Result;
@@ -110,7 +110,7 @@ fn set_names(guest: &mut Guest, names: &BTreeMap<Mac, String>) -> Result<()> {
         return Ok(());
     }
     let rules = names.iter().map(|(mac, name)| rule(name, mac));
-    let text = of_lines(std::iter::once("# Written by diskfs deploy.".to_owned()).chain(rules));
+    let text = of_lines(std::iter::once(WRITTEN.to_owned()).chain(rules));
     guest.stage.write_with(PERSISTENT, &text, 0o644)
 }
 

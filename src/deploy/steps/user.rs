@@ -29,8 +29,12 @@ const SH: &str = "/bin/sh";
 pub struct User {
     /// The name.
     pub name: String,
-    /// The password; one that is made up is made only for a user who has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The password; a random one is generated only for a user who has none.
+    #[serde(
+        default,
+        deserialize_with = "password::given",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub password: Option<Selector>,
     /// The groups, which the guest has, that the user is to be a member of besides others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -199,7 +199,9 @@ fn flags(direction: Direction, options: &Options) -> MountFlags {
         Direction::ReadOnly => MountFlags::RDONLY,
         Direction::ReadWrite => MountFlags::empty(),
     };
+    // FUSE never tells that a file was read, so none of the other modes would be true.
     direction
+        | MountFlags::NOATIME
         | unless(options.suid, MountFlags::NOSUID)
         | unless(options.devices, MountFlags::NODEV)
         | unless(options.execute, MountFlags::NOEXEC)
@@ -211,7 +213,7 @@ fn helper_options(direction: Direction, options: &Options) -> OsString {
         Direction::ReadOnly => "ro",
         Direction::ReadWrite => "rw",
     };
-    let mut list = format!("{direction},subtype={SUBTYPE}").into_bytes();
+    let mut list = format!("{direction},noatime,subtype={SUBTYPE}").into_bytes();
     let by_effect = [
         (options.suid, "suid", "nosuid"),
         (options.devices, "dev", "nodev"),
@@ -240,6 +242,7 @@ fn helper_options(direction: Direction, options: &Options) -> OsString {
 /// Has fusermount3 mount, and takes the open device from it over a socket, which is its standard
 /// input: of all descriptors the one that a child gets without being told to.
 fn mount_with_helper(path: &Path, direction: Direction, options: &Options) -> Result<File> {
+    check_effects(options)?;
     let (ours, theirs) = UnixStream::pair()?;
     let child = Command::new(FUSERMOUNT)
         .arg("-o")
@@ -256,6 +259,24 @@ fn mount_with_helper(path: &Path, direction: Direction, options: &Options) -> Re
     // Only now: without -o auto_unmount it ends once it has passed the device on.
     let complaint = finish(child)?;
     device.ok_or_else(|| helper_failed(&complaint))
+}
+
+/// Refuses what fusermount3 would leave out without failing: its mounts for users never honour
+/// set-user-id programs and device nodes.
+fn check_effects(options: &Options) -> Result<()> {
+    let effects = [(options.suid, "suid"), (options.devices, "dev")];
+    let is_root = rustix::process::getuid().is_root();
+    let refused = effects
+        .iter()
+        .find(|(effect, _)| *effect == Effect::Allowed);
+    match refused {
+        Some((_, name)) if !is_root => {
+            let reason = format!("only root can mount with the option `{name}`");
+            let hint = format!("leave out `-o {name}`, or mount as root");
+            Err(Error::new(ErrorKind::Denied, reason).with_hint(hint))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn no_helper(error: io::Error, purpose: &str) -> Error {
@@ -409,7 +430,7 @@ mod tests {
         };
         assert_eq!(
             helper_options(Direction::ReadOnly, &options),
-            "ro,subtype=diskfs,nosuid,nodev,noexec,default_permissions,allow_other,\
+            "ro,noatime,subtype=diskfs,nosuid,nodev,noexec,default_permissions,allow_other,\
              fsname=/a\\,b\\\\c.qcow2"
         );
     }

@@ -12,6 +12,7 @@ use diskfs_vfs::FsWrite;
 use super::device::{Laziness, MountPoint, detach, unmount_if};
 use super::mount_table::MountId;
 use super::presence::Presence;
+use super::writing::Losses;
 use crate::{Error, ErrorKind, Result};
 
 /// How often it is tried again to unmount what is in use.
@@ -23,8 +24,26 @@ pub struct Ending {
     path: PathBuf,
     id: MountId,
     /// The filesystem, if it is written.
-    written: Option<Weak<dyn FsWrite>>,
+    written: Option<Written>,
     presence: Arc<Presence>,
+}
+
+/// A filesystem that is written.
+#[derive(Debug)]
+pub(super) struct Written {
+    pub(super) fs: Weak<dyn FsWrite>,
+    pub(super) losses: Arc<Losses>,
+}
+
+impl Written {
+    /// Ends writing. Fails if not all that was written is durable.
+    fn close(&self) -> diskfs_vfs::Result<()> {
+        let Some(fs) = self.fs.upgrade() else {
+            return Ok(());
+        };
+        let kept = self.losses.check(&*fs);
+        fs.close().and(kept)
+    }
 }
 
 /// How a mount goes on when it was told to end.
@@ -40,7 +59,7 @@ pub enum HowItEnds {
 impl Ending {
     pub(super) fn new(
         mount: &MountPoint,
-        written: Option<Weak<dyn FsWrite>>,
+        written: Option<Written>,
         presence: Arc<Presence>,
     ) -> Self {
         Self {
@@ -62,13 +81,13 @@ impl Ending {
                 thread::sleep(grace);
                 Ok(HowItEnds::Now)
             }
-            Some(fs) => self.end_written(fs, grace),
+            Some(written) => self.end_written(written, grace),
         }
     }
 
     /// Detached, a mount can't be synced any more: what is written by those who use it stays in
     /// the kernel. So they have their moment before that.
-    fn end_written(&self, fs: &Weak<dyn FsWrite>, grace: Duration) -> Result<HowItEnds> {
+    fn end_written(&self, written: &Written, grace: Duration) -> Result<HowItEnds> {
         let deadline = Instant::now() + grace;
         loop {
             match unmount_if(&self.path, self.id, Laziness::Refuse) {
@@ -82,7 +101,7 @@ impl Ending {
         let root = File::open(&self.path)?;
         detach(&self.path, self.id)?;
         let synced = rustix::fs::syncfs(&root).map_err(io::Error::from);
-        let closed = fs.upgrade().map_or(Ok(()), |fs| fs.close());
+        let closed = written.close();
         let result = match (synced, closed) {
             (_, Err(error)) => Err(error.into()),
             (Err(error), Ok(())) => Err(error.into()),

@@ -1,6 +1,6 @@
 //! Attributes besides the mode, as chattr(1) and lsattr(1) ask for them.
 
-use diskfs_vfs::FileFlags;
+use diskfs_vfs::FileAttributes;
 
 /// `FS_IOC_GETFLAGS` of linux/fs.h, `_IOR('f', 1, long)`, on hosts of 64 bits; the value is an
 /// `int` all the same.
@@ -13,54 +13,67 @@ pub(super) const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
 /// flags.
 pub(super) const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
 
-/// `struct fsxattr`.
+/// `FS_IOC_FSSETXATTR`, `_IOW('X', 32, struct fsxattr)`.
+pub(super) const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
+
+/// `struct fsxattr`: flags, a hint for the size of extents, a number of extents, the project, a
+/// second hint, and room for more.
 const FSXATTR_LEN: usize = 28;
 
-/// Finds a flag among all.
-type Flag = fn(&mut FileFlags) -> &mut bool;
+/// Where the project is.
+const PROJECT_AT: usize = 12;
 
-/// Each flag by its bit in linux/fs.h.
-const BITS: [(u32, Flag); 6] = [
-    (0x0000_0010, |flags| &mut flags.immutable),
-    (0x0000_0020, |flags| &mut flags.append_only),
-    (0x0000_0040, |flags| &mut flags.no_dump),
-    (0x0000_0800, |flags| &mut flags.encrypted),
-    (0x0010_0000, |flags| &mut flags.verity),
-    (0x4000_0000, |flags| &mut flags.casefold),
+/// The flag that a file can't be changed.
+pub(super) const IMMUTABLE: u32 = 0x10;
+
+/// The flag that a file can only be appended to.
+pub(super) const APPEND_ONLY: u32 = 0x20;
+
+/// The flags that `struct fsxattr` has: by their bit there, and in [`FileAttributes`].
+const X_BITS: [(u32, u32); 7] = [
+    (0x08, IMMUTABLE),
+    (0x10, APPEND_ONLY),
+    // Synchronous, no access times, no dump.
+    (0x20, 0x08),
+    (0x40, 0x80),
+    (0x80, 0x40),
+    // New files get the directory's project.
+    (0x200, 0x2000_0000),
+    // Direct access.
+    (0x8000, 0x0200_0000),
 ];
 
-/// Those that `struct fsxattr` has, by their bit there.
-const X_BITS: [(u32, Flag); 3] = [
-    (0x08, |flags| &mut flags.immutable),
-    (0x10, |flags| &mut flags.append_only),
-    (0x80, |flags| &mut flags.no_dump),
-];
-
-/// A `struct fsxattr` with nothing but its flags, which come first.
-pub(super) fn fsxattr(flags: FileFlags) -> [u8; FSXATTR_LEN] {
+/// A `struct fsxattr` with the flags that it has and the project.
+pub(super) fn fsxattr(attributes: FileAttributes) -> [u8; FSXATTR_LEN] {
     let mut bytes = [0; FSXATTR_LEN];
-    bytes[..4].copy_from_slice(&sum(&X_BITS, flags).to_ne_bytes());
+    let flags = X_BITS
+        .iter()
+        .filter_map(|(x_bit, bit)| (attributes.flags & bit != 0).then_some(x_bit))
+        .sum::<u32>();
+    bytes[..4].copy_from_slice(&flags.to_ne_bytes());
+    let project = attributes.project.to_ne_bytes();
+    bytes[PROJECT_AT..PROJECT_AT + 4].copy_from_slice(&project);
     bytes
 }
 
-pub(super) fn flag_bits(flags: FileFlags) -> u32 {
-    sum(&BITS, flags)
+/// What `FS_IOC_SETFLAGS` asks for; `None` if it is cut short.
+pub(super) fn with_flags(input: &[u8], old: FileAttributes) -> Option<FileAttributes> {
+    let flags = u32::from_ne_bytes(*input.first_chunk()?);
+    Some(FileAttributes { flags, ..old })
 }
 
-fn sum(bits: &[(u32, Flag)], mut flags: FileFlags) -> u32 {
-    bits.iter()
-        .filter_map(|(bit, flag)| flag(&mut flags).then_some(bit))
-        .sum()
-}
-
-/// The flags that these bits stand for; `None` when there are others among them.
-pub(super) fn flags_of(mut bits: u32) -> Option<FileFlags> {
-    let mut flags = FileFlags::default();
-    for (bit, flag) in BITS {
-        *flag(&mut flags) = bits & bit != 0;
-        bits &= !bit;
-    }
-    (bits == 0).then_some(flags)
+/// What `FS_IOC_FSSETXATTR` asks for: flags that a `struct fsxattr` doesn't have stay.
+pub(super) fn with_fsxattr(input: &[u8], old: FileAttributes) -> Option<FileAttributes> {
+    let wanted = u32::from_ne_bytes(*input.first_chunk()?);
+    let project = u32::from_ne_bytes(*input.get(PROJECT_AT..)?.first_chunk()?);
+    let flags = X_BITS.iter().fold(old.flags, |flags, (x_bit, bit)| {
+        if wanted & x_bit != 0 {
+            flags | bit
+        } else {
+            flags & !bit
+        }
+    });
+    Some(FileAttributes { flags, project })
 }
 
 #[cfg(test)]
@@ -68,15 +81,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_go_both_ways() {
-        let flags = FileFlags {
-            append_only: true,
-            casefold: true,
-            ..FileFlags::default()
+    fn both_forms_go_both_ways() {
+        let attributes = FileAttributes {
+            flags: 0x2008_0020,
+            project: 77,
         };
-        assert_eq!(flag_bits(flags), 0x4000_0020);
-        assert_eq!(fsxattr(flags)[..4], 0x10_u32.to_ne_bytes());
-        assert_eq!(flags_of(0x4000_0020), Some(flags));
-        assert_eq!(flags_of(0x0008_0000), None, "extents are not ours to set");
+        let bytes = fsxattr(attributes);
+        assert_eq!(bytes[..4], 0x210_u32.to_ne_bytes());
+        assert_eq!(with_fsxattr(&bytes, attributes), Some(attributes));
+        let old = FileAttributes {
+            flags: 0x0008_0010,
+            project: 1,
+        };
+        assert_eq!(with_fsxattr(&bytes, old), Some(attributes));
+        assert_eq!(with_fsxattr(&bytes[..12], old), None);
+        let set = with_flags(&0x0008_0000_u32.to_ne_bytes(), attributes).unwrap();
+        assert_eq!((set.flags, set.project), (0x0008_0000, 77));
+        assert_eq!(with_flags(&[0; 3], old), None);
     }
 }

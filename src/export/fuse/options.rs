@@ -41,6 +41,17 @@ pub(super) enum Direction {
     ReadWrite,
 }
 
+/// When what a program writes is handed to the filesystem.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Writes {
+    /// Before `write(2)` returns, which says whether there was room for it. The kernel keeps the pages for reading.
+    #[default]
+    Through,
+    /// Later, by the kernel. Small writes cost little; that there is no room for them, or that the image can't be
+    /// written, is an error of `fsync` and `close`.
+    Cached,
+}
+
 /// What can be chosen about a mount. The defaults are those of `diskfs mount`.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -58,6 +69,8 @@ pub struct Options {
     pub devices: Effect,
     /// Running programs.
     pub execute: Effect,
+    /// When what is written gets to the filesystem.
+    pub writes: Writes,
 }
 
 impl Default for Options {
@@ -70,6 +83,7 @@ impl Default for Options {
             suid: Effect::Ignored,
             devices: Effect::Ignored,
             execute: Effect::Allowed,
+            writes: Writes::default(),
         }
     }
 }

@@ -12,7 +12,7 @@ use fuser::{
 };
 
 use super::attributes::{Nodes, attributes};
-use super::flags::{FS_IOC_FSGETXATTR, FS_IOC_GETFLAGS, flag_bits, fsxattr};
+use super::flags::{FS_IOC_FSGETXATTR, FS_IOC_GETFLAGS, fsxattr};
 use super::id_map::IdMap;
 use super::linger::Linger;
 
@@ -189,9 +189,9 @@ impl Reading {
         if !matches!(command, FS_IOC_GETFLAGS | FS_IOC_FSGETXATTR) {
             return reply.error(Errno::ENOTTY);
         }
-        match self.fs.metadata(self.nodes.inode(node)) {
-            Ok(found) if command == FS_IOC_FSGETXATTR => reply.ioctl(0, &fsxattr(found.flags)),
-            Ok(found) => reply.ioctl(0, &flag_bits(found.flags).to_ne_bytes()),
+        match self.fs.file_attributes(self.nodes.inode(node)) {
+            Ok(found) if command == FS_IOC_FSGETXATTR => reply.ioctl(0, &fsxattr(found)),
+            Ok(found) => reply.ioctl(0, &found.flags.to_ne_bytes()),
             Err(error) => reply.error(report("ioctl", &error)),
         }
     }

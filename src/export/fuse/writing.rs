@@ -1,25 +1,33 @@
 //! Answers the kernel's requests from a filesystem that is written.
 //!
-//! The kernel keeps what is written (write-back cache) and hands it over when a file is closed or
-//! synced, or when it wants the memory; sizes and times of regular files are the kernel's until then.
+//! What a program writes arrives before its write(2) returns. What it writes into a shared mapping the kernel
+//! hands over when the file is synced, or when it wants to; so it does with all writes if it was asked to keep
+//! them ([`Writes::Cached`]), and sizes and times of regular files are the kernel's until then.
 
 mod changes;
 mod copy;
+mod courier;
+mod durable;
 mod filesystem;
 mod listing;
+mod losses;
 mod make;
 mod privileges;
 mod references;
+mod replies;
 mod set_attributes;
+mod wanted;
 
 use std::ffi::OsStr;
+use std::io;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, OnceLock, PoisonError};
-use std::thread;
+use std::thread::JoinHandle;
 
 use diskfs_vfs::{
-    Error, ErrorKind, Fallocate, FileFlags, FileType, FsRead, FsWrite, InodeNumber, Result,
-    SetMetadata, SetXattr,
+    Error, ErrorKind, Fallocate, FileAttributes, FileFlags, FileType, FsRead, FsWrite, InodeNumber,
+    Metadata, Result, SetXattr,
 };
 use fuser::{
     Errno, FileAttr, FileHandle, FopenFlags, Generation, INodeNo, Notifier, OpenAccMode, OpenFlags,
@@ -28,13 +36,19 @@ use fuser::{
 
 use super::attributes::no_attributes;
 use super::directory::is_dot;
-use super::flags::flags_of;
+use super::ending::Written;
+use super::flags;
 use super::linger::Linger;
-use super::options::Options;
+use super::options::{Options, Writes};
 use super::reading::{Reading, guarded, is_acl, report};
 use changes::Changes;
+use courier::Courier;
+use durable::Changed;
 use listing::{Listed, OpenDirectories};
-use references::References;
+pub(super) use losses::Losses;
+use privileges::Asker;
+use references::{References, StalePages};
+use replies::is_direct;
 
 /// A filesystem as fuser wants it.
 #[derive(Debug)]
@@ -42,10 +56,39 @@ pub(super) struct WritingAdapter {
     reading: Reading,
     fs: Arc<dyn FsWrite>,
     checks_permissions: bool,
+    writes: Writes,
     references: References,
     directories: OpenDirectories,
     changes: Changes,
     notifier: Arc<OnceLock<Notifier>>,
+    courier: Courier,
+    losses: Arc<Losses>,
+    changed: Changed,
+}
+
+/// What a server keeps of the filesystem that it serves.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) fs: Arc<dyn FsWrite>,
+    pub(super) losses: Arc<Losses>,
+    /// What makes changes durable; it ends when the adapter is gone.
+    syncing: JoinHandle<()>,
+}
+
+impl Served {
+    pub(super) fn for_ending(&self) -> Written {
+        Written {
+            fs: Arc::downgrade(&self.fs),
+            losses: Arc::clone(&self.losses),
+        }
+    }
+
+    /// Ends writing, after the adapter is gone. Fails if not all that was written is durable.
+    pub(super) fn close(self) -> Result<()> {
+        let _ = self.syncing.join();
+        let kept = self.losses.check(&*self.fs);
+        self.fs.close().and(kept)
+    }
 }
 
 /// What a request for a new name tells of who makes it.
@@ -107,17 +150,35 @@ impl WritingAdapter {
         options: &Options,
         linger: Linger,
         notifier: Arc<OnceLock<Notifier>>,
-    ) -> Self {
+    ) -> io::Result<(Self, Served)> {
         let reader: Arc<dyn FsRead> = Arc::clone(&fs) as _;
-        Self {
+        let losses = Arc::<Losses>::default();
+        let (changed, syncing) = durable::start(Arc::clone(&fs))?;
+        let served = Served {
+            fs: Arc::clone(&fs),
+            losses: Arc::clone(&losses),
+            syncing,
+        };
+        let adapter = Self {
             reading: Reading::new(reader, &options.ids, linger).of_changing(),
             fs,
             checks_permissions: options.access.checks_permissions(),
+            writes: options.writes,
             references: References::new(),
             directories: OpenDirectories::default(),
             changes: Changes::new(),
             notifier,
-        }
+            courier: Courier::default(),
+            losses,
+            changed,
+        };
+        Ok((adapter, served))
+    }
+
+    /// Answers a request that may change something.
+    fn answer_change(&self, operation: &str, answer: impl FnOnce()) {
+        self.changed.note();
+        self.reading.answer(operation, answer);
     }
 
     fn inode(&self, node: INodeNo) -> InodeNumber {
@@ -144,7 +205,7 @@ impl WritingAdapter {
 
     /// Opens a file. Without flags it is the kernel that keeps its contents, and what it has of them
     /// from before.
-    fn open_file(&self, inode: InodeNumber, flags: OpenFlags, uid: u32) -> Result<FopenFlags> {
+    fn open_file(&self, inode: InodeNumber, flags: OpenFlags, asker: Asker) -> Result<FopenFlags> {
         let truncates = flags.0 & libc::O_TRUNC != 0;
         if flags.acc_mode() == OpenAccMode::O_RDONLY && !truncates {
             return Ok(FopenFlags::FOPEN_KEEP_CACHE);
@@ -159,9 +220,9 @@ impl WritingAdapter {
             return Err(Error::from(ErrorKind::NotPermitted).in_inode(inode));
         }
         if truncates {
-            self.set_len(inode, 0, uid)?;
+            self.set_len(inode, 0, asker)?;
         }
-        Ok(if append_only {
+        Ok(if append_only && self.writes == Writes::Cached {
             // The cache writes whole pages, from before the end on.
             FopenFlags::FOPEN_DIRECT_IO
         } else {
@@ -169,36 +230,96 @@ impl WritingAdapter {
         })
     }
 
-    /// Cuts or grows a file, and takes what that takes from it. That a process may keep the ids
-    /// (`CAP_FSETID`) is not told us; root may.
-    fn set_len(&self, inode: InodeNumber, size_bytes: u64, uid: u32) -> Result<()> {
+    /// Cuts or grows a file, and takes what that takes from it.
+    fn set_len(&self, inode: InodeNumber, size_bytes: u64, asker: Asker) -> Result<()> {
         self.fs.set_len(inode, size_bytes)?;
-        if uid != 0 {
-            privileges::drop_ids(&*self.fs, inode)?;
+        if !asker.is_root() {
+            privileges::drop_ids(&*self.fs, inode, |file| self.is_of_group(asker, file))?;
         }
         privileges::drop_capabilities(&*self.fs, inode)
+    }
+
+    /// Takes the rights that a change of contents takes, from whoever is not root: for requests that don't tell
+    /// whether a process may keep them.
+    fn drop_rights(&self, node: INodeNo, asker: Asker) -> Result<()> {
+        let inode = self.inode(node);
+        if !asker.is_root() {
+            self.drop_ids(node, asker)?;
+        }
+        privileges::drop_capabilities(&*self.fs, inode)
+    }
+
+    /// Takes set-user-id and set-group-id, and has the kernel forget that they were there.
+    fn drop_ids(&self, node: INodeNo, asker: Asker) -> Result<()> {
+        let is_of_group = |file: &Metadata| self.is_of_group(asker, file);
+        let dropped = privileges::drop_ids(&*self.fs, self.inode(node), is_of_group)?;
+        if let (true, Some(notifier)) = (dropped, self.notifier.get()) {
+            // Attributes alone, of a file that the asking program has open: the kernel waits for nothing then.
+            let _ = notifier.inval_inode(node, -1, 0);
+        }
+        Ok(())
+    }
+
+    /// Returns whether a process is of a file's group.
+    fn is_of_group(&self, asker: Asker, file: &Metadata) -> bool {
+        asker.has_group(self.reading.ids.gid.map(file.gid))
     }
 
     /// Returns how much was written: less than all when there is no room for more.
     fn write_some(
         &self,
-        inode: InodeNumber,
+        asker: Asker,
+        node: INodeNo,
         offset: u64,
         data: &[u8],
         flags: WriteFlags,
+        opened: OpenFlags,
     ) -> Result<usize> {
+        let inode = self.inode(node);
         if flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
-            privileges::drop_ids(&*self.fs, inode)?;
+            self.drop_ids(node, asker)?;
             privileges::drop_capabilities(&*self.fs, inode)?;
         }
         let (written, all) = write_all(&*self.fs, inode, offset, data);
         // Whoever wrote into the cache has gone on, and the kernel takes a part for the whole: the
         // rest would be lost without a word.
         let is_cached = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        if written == 0 || is_cached {
+        if let (true, Err(error)) = (is_cached, &all) {
+            let lost = offset + written as u64..offset + data.len() as u64;
+            self.lose(node, lost, error);
+        }
+        // One of several requests for one write, side by side: of a part the kernel makes EIO.
+        if written == 0 || is_cached || is_direct(opened) {
             all?;
         }
         Ok(written)
+    }
+
+    /// Remembers what nobody can be told who wrote it, and has the kernel show what the filesystem has.
+    fn lose(&self, node: INodeNo, bytes: Range<u64>, error: &Error) {
+        self.losses.note(self.inode(node), bytes, error);
+        if let Some(notifier) = self.notifier.get().cloned() {
+            self.courier.send(move || {
+                let _ = notifier.inval_inode(node, 0, 0);
+            });
+        }
+    }
+
+    /// Answers a write, after pages are gone that the kernel may have of what a direct one wrote. Where the write is
+    /// asynchronous, the kernel drops pages before it alone, and a reader may have fetched them again meanwhile.
+    fn without_stale_pages(
+        &self,
+        node: INodeNo,
+        stale: StalePages,
+        answer: impl FnOnce() + Send + 'static,
+    ) {
+        match (stale.range(), self.notifier.get().cloned()) {
+            (Some((offset, len)), Some(notifier)) => self.courier.send(move || {
+                let _ = notifier.inval_inode(node, offset, len);
+                answer();
+            }),
+            _ => answer(),
+        }
     }
 
     fn set_acl(
@@ -223,11 +344,10 @@ impl WritingAdapter {
     /// Who is not of a file's group can't leave it set-group-id by setting an ACL.
     fn drop_foreign_group_id(&self, request: &Request, inode: InodeNumber) -> Result<()> {
         let metadata = self.fs.metadata(inode)?;
-        let gid = self.reading.ids.gid.map(metadata.gid);
-        let is_allowed = request.uid() == 0
-            || request.gid() == gid
+        let asker = Asker::new(request);
+        let is_allowed = asker.is_root()
             || !privileges::has_group_id(&metadata)
-            || privileges::has_group(request.pid(), gid);
+            || self.is_of_group(asker, &metadata);
         if is_allowed {
             return Ok(());
         }
@@ -343,35 +463,42 @@ impl WritingAdapter {
         self.fs.fallocate(inode, offset, len, what)
     }
 
-    /// `FS_IOC_SETFLAGS`. A file that can't be changed from now on must have all that was written
-    /// before, which may be in the kernel still. Fetching it waits for answers of ours, so that is
-    /// no work for a thread that answers.
-    fn set_flags(&self, node: INodeNo, input: &[u8], reply: ReplyIoctl) {
-        let Some(bits) = input.first_chunk() else {
+    /// `FS_IOC_SETFLAGS` and `FS_IOC_FSSETXATTR`. A file that can't be changed from now on must have
+    /// all that was written before, which may be in the kernel still. Fetching it waits for answers of
+    /// ours, so that is no work for a thread that answers.
+    fn set_flags(
+        &self,
+        node: INodeNo,
+        wanted: impl FnOnce(FileAttributes) -> Option<FileAttributes>,
+        reply: ReplyIoctl,
+    ) {
+        let (fs, inode) = (Arc::clone(&self.fs), self.inode(node));
+        let old = match fs.file_attributes(inode) {
+            Ok(old) => old,
+            Err(error) => return reply.error(report("ioctl", &error)),
+        };
+        let Some(wanted) = wanted(old) else {
             return reply.error(Errno::EINVAL);
         };
-        let Some(flags) = flags_of(u32::from_ne_bytes(*bits)) else {
-            return reply.error(Errno::EOPNOTSUPP);
-        };
-        let (fs, inode) = (Arc::clone(&self.fs), self.inode(node));
         let notifier = self.notifier.get().cloned();
         let set = move || {
-            if let Some(notifier) = notifier
-                && (flags.immutable || flags.append_only)
+            if let Some(notifier) = &notifier
+                && wanted.flags & (flags::IMMUTABLE | flags::APPEND_ONLY) != 0
             {
                 let _ = notifier.inval_inode(node, 0, 0);
             }
-            let change = SetMetadata {
-                flags: Some(flags),
-                ..SetMetadata::default()
-            };
-            guarded("ioctl", || match fs.set_metadata(inode, &change) {
-                Ok(()) => reply.ioctl(0, &[]),
+            guarded("ioctl", || match fs.set_file_attributes(inode, wanted) {
+                Ok(()) => {
+                    // The time of the change: the kernel keeps the old one after an ioctl.
+                    if let Some(notifier) = &notifier {
+                        let _ = notifier.inval_inode(node, -1, 0);
+                    }
+                    reply.ioctl(0, &[]);
+                }
                 Err(error) => reply.error(report("ioctl", &error)),
             });
         };
-        // A reply that is dropped says EIO.
-        let _ = thread::Builder::new().spawn(set);
+        self.courier.send(set);
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use diskfs::deploy::{Deployment, Plan};
+use diskfs::deploy::{Applied, Deployment, Plan};
 use diskfs::{Filesystem, WritableFilesystem};
 use diskfs_block::{BlockRead, BlockWrite, Faulty, Overlay};
 use diskfs_ext4::{WritableExt4, WriteOptions};
@@ -75,7 +75,12 @@ const PLAN: &str = "steps:
 - link: {path: /etc/localtime, target: ../usr/share/zoneinfo/UTC}
 - permissions: {path: /etc/hosts, mode: 0600}
 - firstboot: {name: hello, script: echo hello}
+- copy-in: {from: TREE, to: /var}
 ";
+
+/// How many directories are copied in. Each takes a block and a part of an inode's: more than a quarter of the journal,
+/// which is what a transaction takes that need not be the only one.
+const TREE_DIRS: usize = 300;
 
 /// How large the file of this machine is that the plan copies twice.
 const LARGE_BYTES: usize = 300_000;
@@ -164,14 +169,25 @@ fn copy(from: &dyn FsRead, dir: InodeNumber, to: &dyn FsWrite, to_dir: InodeNumb
 fn deploy(device: Arc<dyn BlockWrite>, directory: &Path) -> Result<()> {
     let large = directory.join("large");
     std::fs::write(&large, pattern("large", LARGE_BYTES))?;
+    let tree = directory.join("tree");
+    for nth in 0..TREE_DIRS {
+        let below = tree.join(format!("dir-{nth}"));
+        std::fs::create_dir_all(&below)?;
+        std::fs::write(below.join("file"), format!("{nth}"))?;
+    }
     let plan = PLAN.replace("LARGE", &large.display().to_string());
+    let plan = plan.replace("TREE", &tree.display().to_string());
     let plan = Plan::parse(&plan)?;
     let path = Path::new("guest.img");
     let reader = image::read(device.clone())?;
     let reader = Filesystem::new(Arc::new(reader), path, "disk");
     let deployment = Deployment::prepare(reader, &plan)?;
     let target = WritableFilesystem::new(open(device)?, path, "disk");
-    deployment.apply(&target)?;
+    let applied = deployment.apply(&target)?;
+    ensure!(
+        applied == Applied::Whole,
+        "the plan took several transactions"
+    );
     Ok(())
 }
 

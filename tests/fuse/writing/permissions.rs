@@ -51,7 +51,8 @@ fn rights_are_lost_by_writing() {
         ("cut", "truncate -s 0 \"$1\"", 0o6777, 0o777),
         ("truncating open", ": >\"$1\"", 0o6777, 0o777),
         ("grow", "truncate -s 9 \"$1\"", 0o4777, 0o777),
-        ("locking bit", "echo y >>\"$1\"", 0o6767, 0o2767),
+        // Of the file's group the writer is not: then it loses the bit that means locking, too.
+        ("locking bit", "echo y >>\"$1\"", 0o6767, 0o767),
         ("reading", "cat \"$1\" >/dev/null", 0o6777, 0o6777),
     ] {
         let path = m.join(name);
@@ -62,6 +63,58 @@ fn rights_are_lost_by_writing() {
         let inode = InodeNumber(fs::metadata(&path).unwrap().ino());
         let stored = m.fs.metadata(inode).unwrap().permissions;
         assert_eq!(u32::from(stored), after, "{name}");
+    }
+}
+
+/// generic/355, 683, 684 and 685 of xfstests: past the cache, and without writing.
+#[test]
+fn rights_are_lost_by_every_change_of_contents() {
+    if can_mount().is_none() || require("setpriv").is_none() || require("python3").is_none() {
+        return;
+    }
+    let fallocate = |how: &str| format!("fallocate {how} \"$1\"");
+    let copy = "import os,sys; s=os.open(sys.argv[1]+'.from',0); d=os.open(sys.argv[1],1); \
+        assert os.copy_file_range(s,d,4096)==4096";
+    let scripts = [
+        "dd if=/dev/zero of=\"$1\" bs=4096 count=1 oflag=direct conv=notrunc 2>&1".to_owned(),
+        "dd if=/dev/zero of=\"$1\" bs=4096 count=1 conv=notrunc 2>&1".to_owned(),
+        fallocate("-l 65536"),
+        fallocate("-n -l 65536"),
+        fallocate("-p -o 0 -l 4096"),
+        fallocate("-z -l 4096"),
+        fallocate("-z -n -l 4096"),
+        format!("python3 -c \"{copy}\" \"$1\""),
+    ];
+    let m = Writable::new();
+    let path = m.join("f");
+    for script in &scripts {
+        for (before, after) in [
+            (0o6666, 0o2666),
+            (0o6777, 0o777),
+            (0o4711, 0o711),
+            (0o2711, 0o711),
+        ] {
+            for (user, owner) in [(65534, 65534), (65534, 0), (0, 0)] {
+                if user != owner && before & 0o002 == 0 {
+                    continue;
+                }
+                // Whoever is not of the group leaves none of them.
+                let after = after & if user == owner { 0o7777 } else { 0o777 };
+                fs::write(m.join("f.from"), [1; 4096]).unwrap();
+                fs::write(&path, [0; 16384]).unwrap();
+                chown(&path, Some(owner), Some(owner)).unwrap();
+                fs::set_permissions(&path, Permissions::from_mode(before)).unwrap();
+                assert_eq!(mode(&path), before);
+                let done = as_user(user, script, &path);
+                assert!(done.status.success(), "{script}: {}", stderr(&done));
+                let after = if user == 0 { before } else { after };
+                let case = format!("{before:o} of {owner} by {user}: {script}");
+                assert_eq!(format!("{:o}", mode(&path)), format!("{after:o}"), "{case}");
+                let inode = InodeNumber(fs::metadata(&path).unwrap().ino());
+                let stored = u32::from(m.fs.metadata(inode).unwrap().permissions);
+                assert_eq!(stored, after, "{case}");
+            }
+        }
     }
 }
 

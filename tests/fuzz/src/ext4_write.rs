@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, Fault, Faulty, Overlay};
-use diskfs_ext4::{RootReserve, WritableExt4, WriteOptions};
+use diskfs_ext4::{RootReserve, Together, WritableExt4, WriteOptions};
 use diskfs_vfs::FsWrite;
 
 use crate::change::{self, CHANGED_MAX_BYTES};
@@ -39,6 +39,11 @@ fn round(device: Arc<dyn BlockWrite>, random: &mut Random) -> Option<()> {
         cache_bytes: 4 << 20,
         // Nothing by the clock: a case does the same each time, as far as threads do.
         commit_interval: None,
+        together: *random.pick(&[
+            Together::No,
+            Together::UntilClosed,
+            Together::InOneTransaction,
+        ]),
         root_reserve: *random.pick(&[RootReserve::Keep, RootReserve::Use]),
     };
     let fs = WritableExt4::open(device, &options).ok()?;

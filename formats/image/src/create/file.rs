@@ -109,11 +109,17 @@ impl<'a> NewFile<'a> {
         named.map_err(|e| place_taken(Error::from(e.error)))?;
         let dir = directory_of(self.path);
         let synced = std::fs::File::open(dir).and_then(|dir| dir.sync_all());
-        synced.map_err(|e| Error::from(e).in_file(dir))
+        synced.map_err(|e| {
+            if self.existing == Existing::Keep {
+                // What failed leaves no file that the next try would find there.
+                let _ = std::fs::remove_file(self.path);
+            }
+            Error::from(e).in_file(dir)
+        })
     }
 }
 
-pub(super) fn directory_of(path: &Path) -> &Path {
+pub(crate) fn directory_of(path: &Path) -> &Path {
     match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         _ => Path::new("."),

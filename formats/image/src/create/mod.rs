@@ -15,6 +15,7 @@ use diskfs_block::{Error, Result};
 use crate::{Compression, Format, Gate};
 
 use file::NewFile;
+pub(crate) use file::directory_of;
 
 /// What kind of image to make, and how.
 #[derive(Debug, Clone)]

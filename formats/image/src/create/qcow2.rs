@@ -10,6 +10,8 @@ use super::{
     BackingCheck, Compat, CreateOptions, Created, DataFileLayout, L2Entries, NewBacking, NewFile,
     NewQcow2, Preallocation, RefcountUpdates, file, whole_sectors,
 };
+use crate::base::Identity;
+use crate::gate::Namer;
 use crate::numbers::{power_of_two, shift_right, to_u64, to_usize};
 use crate::open::Opener;
 use crate::qcow2::features::{Autoclear, Compatible, Incompatible};
@@ -28,9 +30,15 @@ pub(super) fn create(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Created> {
     let checked = Checked::new(image, options.preallocation)?;
-    let size_bytes = size(path, image, options.size_bytes)?;
+    let base = image
+        .backing
+        .as_ref()
+        .map(|backing| open_backing(path, backing));
+    let base = base.transpose()?.flatten();
+    let size_bytes = size(options.size_bytes, base.map(|base| base.size_bytes))?;
     let plan = Plan::new(image, checked, size_bytes, options.preallocation)?;
-    let header = plan.header(image, size_bytes).encode()?;
+    let identity = base.and_then(|base| base.identity);
+    let header = plan.header(image, size_bytes, identity).encode()?;
     let file = NewFile::begin(path, options.existing)?;
     if let Some(data_file) = &image.data_file {
         create_data_file(path, &data_file.name, size_bytes, options, progress)?;
@@ -145,20 +153,23 @@ fn check_together(image: &NewQcow2, preallocation: Preallocation) -> Result<()> 
 }
 
 /// The size that was asked for, or the backing file's.
-fn size(path: &Path, image: &NewQcow2, wanted: Option<u64>) -> Result<u64> {
-    let backing_size = match &image.backing {
-        Some(backing) => open_backing(path, backing)?,
-        None => None,
-    };
-    let size = wanted.or(backing_size).ok_or_else(|| {
+fn size(wanted: Option<u64>, backing: Option<u64>) -> Result<u64> {
+    let size = wanted.or(backing).ok_or_else(|| {
         Error::invalid("a size is needed")
             .hint("or a backing file that is opened, to take its size")
     })?;
     whole_sectors(size)
 }
 
-/// Opens the backing file as whoever opens the new image would; its size.
-fn open_backing(path: &Path, backing: &NewBacking) -> Result<Option<u64>> {
+/// A backing file that was opened.
+#[derive(Debug, Clone, Copy)]
+struct Base {
+    size_bytes: u64,
+    identity: Option<Identity>,
+}
+
+/// Opens the backing file as whoever opens the new image would.
+fn open_backing(path: &Path, backing: &NewBacking) -> Result<Option<Base>> {
     let BackingCheck::Open(gate) = &backing.check else {
         return Ok(None);
     };
@@ -167,8 +178,15 @@ fn open_backing(path: &Path, backing: &NewBacking) -> Result<Option<u64>> {
         ..OpenOptions::default()
     };
     let name = backing.name.as_os_str().as_bytes();
-    let (node, _) = *Opener::new(&options)?.open_as_backing(path, name, backing.format)?;
-    Ok(Some(node.size_bytes()))
+    let namer = Namer {
+        path,
+        owner: Some(rustix::process::geteuid().as_raw()),
+    };
+    let (node, _) = *Opener::new(&options)?.open_as_backing(namer, name, backing.format)?;
+    Ok(Some(Base {
+        size_bytes: node.size_bytes(),
+        identity: Identity::of_file(&file::directory_of(path).join(&backing.name)),
+    }))
 }
 
 /// Makes the data file beside the image, as the image will look for it.
@@ -245,7 +263,7 @@ impl Plan {
         })
     }
 
-    fn header(&self, image: &NewQcow2, size_bytes: u64) -> NewHeader {
+    fn header(&self, image: &NewQcow2, size_bytes: u64, identity: Option<Identity>) -> NewHeader {
         let layout = &self.layout;
         let at = |clusters: Clusters| HostOffset(clusters.offset(layout.geometry));
         let flag = |wanted: bool, bit: u64| if wanted { bit } else { 0 };
@@ -287,6 +305,7 @@ impl Plan {
             backing: image.backing.as_ref().map(|backing| NamedBacking {
                 name: backing.name.as_os_str().as_bytes().to_vec(),
                 format: backing.format.name(),
+                identity,
             }),
             data_file: data_file.map(|file| file.name.as_os_str().as_bytes().to_vec()),
         }

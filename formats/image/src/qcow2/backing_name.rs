@@ -62,11 +62,12 @@ fn old_name(bytes: &[u8]) -> std::ops::Range<usize> {
 }
 
 /// Header and extensions, of which no more than the first sector changes: for that, the names of
-/// features go where they are in the way. They are for messages only.
+/// features go where they are in the way, as they are for messages only, and then the record of what
+/// the backing file is like, without which it is only not noticed when that changes.
 fn front(old: &[u8], header_length: usize, backing: Option<&NamedBacking>) -> Result<Vec<u8>> {
     let start = old.get(..header_length).unwrap_or_default();
     let kept = raw_extensions(old, header_length)?;
-    let build = |with_names: bool| {
+    let build = |(with_names, with_record): (bool, bool)| {
         let mut bytes = start.to_vec();
         if let Some(backing) = backing {
             push_extension(
@@ -74,10 +75,16 @@ fn front(old: &[u8], header_length: usize, backing: Option<&NamedBacking>) -> Re
                 ExtensionKind::BackingFormat,
                 backing.format.as_bytes(),
             );
+            if with_record {
+                backing.push_record(&mut bytes);
+            }
         }
         for (kind, raw) in &kept {
-            let skipped = *kind == Some(ExtensionKind::BackingFormat)
-                || *kind == Some(ExtensionKind::FeatureNames) && !with_names;
+            let is_old = matches!(
+                kind,
+                Some(ExtensionKind::BackingFormat | ExtensionKind::BaseRecord)
+            );
+            let skipped = is_old || *kind == Some(ExtensionKind::FeatureNames) && !with_names;
             if !skipped {
                 bytes.extend_from_slice(raw);
             }
@@ -90,7 +97,8 @@ fn front(old: &[u8], header_length: usize, backing: Option<&NamedBacking>) -> Re
         let end = SECTOR_BYTES.saturating_add(rest.len());
         rest.is_empty() || old.get(SECTOR_BYTES..end) == Some(rest)
     };
-    let mut fronts = [true, false].into_iter().map(build);
+    let fronts = [(true, true), (false, true), (true, false), (false, false)];
+    let mut fronts = fronts.into_iter().map(build);
     fronts.find(changes_one_sector).ok_or_else(|| {
         Error::unsupported("the header and its extensions are longer than a sector of 512 bytes")
             .hint("`qemu-img rebase` changes it, and a power cut meanwhile would leave it broken")

@@ -67,6 +67,7 @@ fn a_crash_leaves_the_old_name_or_the_new_one() {
                 let mut bytes = image(cluster_size, data_file);
                 for (&len, letter) in lens.iter().zip(b'a'..) {
                     let backing = (len > 0).then(|| NamedBacking {
+                        identity: None,
                         name: vec![letter; len],
                         format: if len % 3 == 0 { "raw" } else { "qcow2" },
                     });

@@ -1,5 +1,7 @@
 //! Whether the reference counts agree with what refers to the clusters.
 
+use std::collections::BTreeMap;
+
 use diskfs_block::{BlockRead, Error, Result};
 
 use crate::numbers::{power_of_two, round_up, shift_right, to_u64, to_usize};
@@ -7,6 +9,7 @@ use crate::qcow2::bitmap_directory;
 use crate::qcow2::cache::TableSlice;
 use crate::qcow2::header::{Header, Table, check_l1};
 use crate::qcow2::l1_entry;
+use crate::qcow2::l1_table;
 use crate::qcow2::l2_entry::{DataPlace, L2Entry, L2Rules};
 use crate::qcow2::refcounts::Refcounts;
 use crate::qcow2::snapshot_table;
@@ -15,7 +18,8 @@ use crate::qcow2::units::HostOffset;
 /// Clusters of a file that are counted: 256 MiB of counters, for 4 TiB at QEMU's default cluster
 /// size.
 const CLUSTERS_MAX: u64 = 1 << 26;
-/// Bytes of tables that are read. Snapshots can name the same tables over and over.
+/// Bytes of tables that are read, if the file is that long: a file has room for tables that do not
+/// lie over each other, and nobody makes others.
 const TABLES_MAX_BYTES: u64 = 4 << 30;
 /// Tables are read in pieces of this size.
 const PIECE_BYTES: u64 = 64 << 10;
@@ -46,29 +50,53 @@ impl CheckReport {
     }
 }
 
+/// How often an L2 table is named.
+#[derive(Debug, Clone, Copy, Default)]
+struct Named {
+    times: u32,
+    /// The number of the L1 table that named it last, from 1 on.
+    last_l1: u32,
+}
+
 /// Counts what refers to each cluster.
 struct Counter<'a> {
     file: &'a dyn BlockRead,
     header: &'a Header,
     rules: L2Rules,
     counts: Vec<u32>,
-    /// What is left of [`TABLES_MAX_BYTES`].
+    /// How often each L2 table is named. Each is read once, however many snapshots share it.
+    l2_tables: BTreeMap<HostOffset, Named>,
+    /// What may still be read.
     left_bytes: u64,
+    /// The first L2 table that one L1 table names twice, and that table.
+    shared: Option<(HostOffset, Table)>,
     report: CheckReport,
 }
 
 /// Compares the counts of the image in `file` with its tables.
 pub(crate) fn check(file: &dyn BlockRead, header: &Header, rules: L2Rules) -> Result<CheckReport> {
-    counted(file, header, rules)?.compare()
+    counted(file, header, rules, None)?.compare()
 }
 
-/// How often each cluster of the image in `file` is referred to.
+/// How often each cluster of the image in `file` is referred to. Fails where no counts could make
+/// the image right.
 pub(crate) fn references(
     file: &dyn BlockRead,
     header: &Header,
     rules: L2Rules,
 ) -> Result<Vec<u32>> {
-    let counter = counted(file, header, rules)?;
+    references_without(file, header, rules, None)
+}
+
+/// The same as if there were no snapshot whose entry is at `gone`, which is not looked at.
+pub(crate) fn references_without(
+    file: &dyn BlockRead,
+    header: &Header,
+    rules: L2Rules,
+    gone: Option<HostOffset>,
+) -> Result<Vec<u32>> {
+    let counter = counted(file, header, rules, gone)?;
+    counter.refuse_shared()?;
     match counter.report.first_corrupt {
         None => Ok(counter.counts),
         Some(at) => {
@@ -86,13 +114,20 @@ pub(crate) fn references_of(
     l1: Table,
 ) -> Result<Vec<u32>> {
     let mut counter = Counter::new(file, header, rules)?;
-    counter.count_mapping(l1)?;
+    counter.count_l1(l1, 1)?;
+    counter.count_l2_tables()?;
+    counter.refuse_shared()?;
     Ok(counter.counts)
 }
 
-fn counted<'a>(file: &'a dyn BlockRead, header: &'a Header, rules: L2Rules) -> Result<Counter<'a>> {
+fn counted<'a>(
+    file: &'a dyn BlockRead,
+    header: &'a Header,
+    rules: L2Rules,
+    gone: Option<HostOffset>,
+) -> Result<Counter<'a>> {
     let mut counter = Counter::new(file, header, rules)?;
-    counter.count_all()?;
+    counter.count_all(gone)?;
     Ok(counter)
 }
 
@@ -112,31 +147,46 @@ impl<'a> Counter<'a> {
             header,
             rules,
             counts: vec![0; to_usize(clusters)],
-            left_bytes: TABLES_MAX_BYTES,
+            l2_tables: BTreeMap::new(),
+            shared: None,
+            left_bytes: TABLES_MAX_BYTES.min(file.size_bytes()),
             report: CheckReport::default(),
         })
     }
 }
 
 impl Counter<'_> {
-    fn count_all(&mut self) -> Result<()> {
+    fn count_all(&mut self, gone: Option<HostOffset>) -> Result<()> {
         self.count(HostOffset(0), 1);
         if let Some(luks) = self.header.encryption {
             self.count(luks.at, luks.size_bytes);
         }
         self.count_refcounts()?;
-        self.count_mapping(self.header.l1)?;
+        self.count_l1(self.header.l1, 1)?;
         let snapshots = snapshot_table::read(self.file, self.header)?;
         let at = self.header.snapshots_at;
         self.count(at, snapshots.end.0.saturating_sub(at.0));
-        for entry in &snapshots.entries {
-            self.count_mapping(entry.l1)?;
+        let entries = snapshots.entries.iter();
+        for (entry, number) in entries.filter(|entry| Some(entry.at) != gone).zip(2_u32..) {
+            self.count_l1(entry.l1, number)?;
         }
+        self.count_l2_tables()?;
         self.count_bitmaps()
+    }
+
+    fn refuse_shared(&self) -> Result<()> {
+        match self.shared {
+            Some((table, l1)) => Err(l1_table::shared(table, l1)),
+            None => Ok(()),
+        }
     }
 
     /// One more reference to each cluster that the range touches.
     fn count(&mut self, at: HostOffset, len_bytes: u64) {
+        self.count_times(at, len_bytes, 1);
+    }
+
+    fn count_times(&mut self, at: HostOffset, len_bytes: u64, times: u32) {
         let bits = self.header.geometry.cluster_bits();
         if len_bytes == 0 {
             return;
@@ -150,14 +200,9 @@ impl Counter<'_> {
         }
         for index in first..=last.min(end.saturating_sub(1)) {
             if let Some(count) = self.counts.get_mut(to_usize(index)) {
-                *count = count.saturating_add(1);
+                *count = count.saturating_add(times);
             }
         }
-    }
-
-    fn references(&self, at: HostOffset) -> u32 {
-        let index = shift_right(at.0, self.header.geometry.cluster_bits());
-        self.counts.get(to_usize(index)).copied().unwrap_or(0)
     }
 
     fn count_refcounts(&mut self) -> Result<()> {
@@ -168,32 +213,53 @@ impl Counter<'_> {
             let refcounts = Refcounts::new(counter.file, counter.header);
             if let Some(at) = refcounts.decode_entry(words.word(index), words.place_of(index))? {
                 counter.count(at, cluster_size);
-            }
-            Ok(())
-        })
-    }
-
-    /// An L1 table, its L2 tables, and what they point to.
-    fn count_mapping(&mut self, l1: Table) -> Result<()> {
-        let geometry = self.header.geometry;
-        check_l1(self.file, geometry, l1, 0)?;
-        self.count(l1.at, l1.size_bytes());
-        // An L2 table has one reference from each L1 table. One with more is corrupt already, and
-        // walking it over and over would take for ever.
-        let walks_max = self.header.snapshot_count.saturating_add(1);
-        self.for_each_word(l1.at, l1.size_bytes(), |counter, words, index| {
-            let entry = words.word(index);
-            if let Some(at) = l1_entry::l2_table(entry, geometry, words.place_of(index))? {
-                counter.count(at, geometry.cluster_size());
-                if counter.references(at) <= walks_max {
-                    counter.count_l2(at)?;
+                if at.plus(cluster_size).0 > counter.file.size_bytes() {
+                    counter.report.add_corrupt(at);
                 }
             }
             Ok(())
         })
     }
 
-    fn count_l2(&mut self, table: HostOffset) -> Result<()> {
+    /// The L1 table with this number, and its L2 tables, whose entries come later.
+    fn count_l1(&mut self, l1: Table, number: u32) -> Result<()> {
+        let geometry = self.header.geometry;
+        check_l1(self.file, geometry, l1, 0)?;
+        self.count(l1.at, l1.size_bytes());
+        self.for_each_word(l1.at, l1.size_bytes(), |counter, words, index| {
+            let entry = words.word(index);
+            if let Some(at) = l1_entry::l2_table(entry, geometry, words.place_of(index))? {
+                counter.name_l2(at, l1, number)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn name_l2(&mut self, at: HostOffset, l1: Table, number: u32) -> Result<()> {
+        let cluster_size = self.header.geometry.cluster_size();
+        // So there are no more of them than clusters.
+        if at.plus(cluster_size).0 > self.file.size_bytes() {
+            return Err(past_the_end(at));
+        }
+        self.count(at, cluster_size);
+        let named = self.l2_tables.entry(at).or_default();
+        if named.last_l1 == number {
+            self.shared.get_or_insert((at, l1));
+        }
+        named.last_l1 = number;
+        named.times = named.times.saturating_add(1);
+        Ok(())
+    }
+
+    /// What the entries of all L2 tables point to.
+    fn count_l2_tables(&mut self) -> Result<()> {
+        for (at, named) in std::mem::take(&mut self.l2_tables) {
+            self.count_l2(at, named.times)?;
+        }
+        Ok(())
+    }
+
+    fn count_l2(&mut self, table: HostOffset, times: u32) -> Result<()> {
         let geometry = self.header.geometry;
         let words_per_entry = geometry.layout().words();
         self.for_each_word(table, geometry.cluster_size(), |counter, words, index| {
@@ -206,10 +272,12 @@ impl Counter<'_> {
             };
             let at = words.place_of(index);
             match L2Entry::decode(words.word(index), bitmap, counter.rules, at)? {
-                L2Entry::Compressed(cluster) => counter.count(cluster.host, cluster.len_bytes),
+                L2Entry::Compressed(cluster) => {
+                    counter.count_times(cluster.host, cluster.len_bytes, times);
+                }
                 L2Entry::Standard(cluster) => {
                     if let (Some(host), DataPlace::Inside) = (cluster.host, counter.rules.data) {
-                        counter.count(host, geometry.cluster_size());
+                        counter.count_times(host, geometry.cluster_size(), times);
                     }
                 }
             }
@@ -250,17 +318,16 @@ impl Counter<'_> {
         visit: impl Fn(&mut Self, &TableSlice, usize) -> Result<()>,
     ) -> Result<()> {
         let file = self.file;
-        self.left_bytes = self.left_bytes.checked_sub(size_bytes).ok_or_else(|| {
-            let reason = format!("tables of more than {TABLES_MAX_BYTES} bytes");
-            Error::unsupported(reason).hint("`qemu-img check` reads them")
-        })?;
+        self.left_bytes = self
+            .left_bytes
+            .checked_sub(size_bytes)
+            .ok_or_else(|| self.too_much(at))?;
         let mut done = 0;
         while done < size_bytes {
             let len_bytes = PIECE_BYTES.min(size_bytes.saturating_sub(done));
             let piece_at = at.plus(done);
             if piece_at.plus(len_bytes).0 > file.size_bytes() {
-                let reason = "table reaches past the end of the file";
-                return Err(Error::corrupt(reason).at(piece_at.0));
+                return Err(past_the_end(piece_at));
             }
             let words = TableSlice::read(file, piece_at, len_bytes)?;
             for index in 0..words.len() {
@@ -269,6 +336,15 @@ impl Counter<'_> {
             done = done.saturating_add(len_bytes);
         }
         Ok(())
+    }
+
+    fn too_much(&self, at: HostOffset) -> Error {
+        if self.file.size_bytes() > TABLES_MAX_BYTES {
+            let reason = format!("tables of more than {TABLES_MAX_BYTES} bytes");
+            return Error::unsupported(reason).hint("`qemu-img check` reads them");
+        }
+        let reason = "tables lie over each other: together they are longer than the file";
+        Error::corrupt(reason).at(at.0)
     }
 
     fn compare(mut self) -> Result<CheckReport> {
@@ -294,4 +370,8 @@ impl Counter<'_> {
         }
         Ok(self.report)
     }
+}
+
+fn past_the_end(at: HostOffset) -> Error {
+    Error::corrupt("table reaches past the end of the file").at(at.0)
 }

@@ -5,7 +5,9 @@ use zerocopy::byteorder::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::Compression;
+use crate::base::Identity;
 use crate::numbers::{low_bits, power_of_two, shift_right, to_u64, to_usize};
+use crate::qcow2::base_record;
 use crate::qcow2::encryption_header::EncryptionHeader;
 use crate::qcow2::feature_names::FeatureNames;
 use crate::qcow2::features::{Autoclear, Compatible, Incompatible};
@@ -405,30 +407,47 @@ pub(crate) struct NewHeader {
     pub(crate) data_file: Option<Vec<u8>>,
 }
 
+/// Which of the extensions that an image can do without are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Extras {
+    /// The names of features are for messages only.
+    names: bool,
+    base_record: bool,
+}
+
 /// A backing file as a header names it.
 #[derive(Debug, Clone)]
 pub(crate) struct NamedBacking {
     pub(crate) name: Vec<u8>,
     pub(crate) format: &'static str,
+    /// What it is like now, if that is known.
+    pub(crate) identity: Option<Identity>,
+}
+
+impl NamedBacking {
+    /// Adds what an overlay keeps of its backing file.
+    pub(crate) fn push_record(&self, bytes: &mut Vec<u8>) {
+        let record = base_record::encode(&self.name, self.identity);
+        push_extension(bytes, ExtensionKind::BaseRecord, &record);
+    }
 }
 
 impl NewHeader {
     /// The image's first bytes: header, extensions, and the backing file's name. They fit in the
     /// first cluster.
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {
-        let with_names = self.encode_with(&FeatureNames::standard_table());
-        let bytes = if to_u64(with_names.len()) > self.geometry.cluster_size() {
-            // Names are for messages only; clusters of 512 bytes have no room for them.
-            self.encode_with(&[])
-        } else {
-            with_names
-        };
+        // Clusters of 512 bytes have no room for all of it.
+        let bytes = [(true, true), (false, true), (false, false)]
+            .map(|(names, base_record)| Extras { names, base_record })
+            .map(|extras| self.encode_with(extras))
+            .into_iter()
+            .find(|bytes| to_u64(bytes.len()) <= self.geometry.cluster_size())
+            .unwrap_or_default();
         let name = self
             .backing
             .as_ref()
             .map_or(&[][..], |backing| &backing.name);
-        let fits = to_u64(bytes.len()) <= self.geometry.cluster_size();
-        if !fits || to_u64(name.len()) > u64::from(BACKING_NAME_MAX_BYTES) {
+        if bytes.is_empty() || to_u64(name.len()) > u64::from(BACKING_NAME_MAX_BYTES) {
             let reason = format!(
                 "the names of backing file and data file don't fit in a cluster of {} bytes",
                 self.geometry.cluster_size()
@@ -438,7 +457,7 @@ impl NewHeader {
         Ok(bytes)
     }
 
-    fn encode_with(&self, feature_names: &[u8]) -> Vec<u8> {
+    fn encode_with(&self, extras: Extras) -> Vec<u8> {
         let header_length = if self.version < 3 { V2_LEN } else { V3_LEN };
         let mut rest = Vec::new();
         if let Some(backing) = &self.backing {
@@ -447,12 +466,16 @@ impl NewHeader {
                 ExtensionKind::BackingFormat,
                 backing.format.as_bytes(),
             );
+            if extras.base_record {
+                backing.push_record(&mut rest);
+            }
         }
         if let Some(data_file) = &self.data_file {
             push_extension(&mut rest, ExtensionKind::DataFile, data_file);
         }
-        if self.version >= 3 && !feature_names.is_empty() {
-            push_extension(&mut rest, ExtensionKind::FeatureNames, feature_names);
+        if self.version >= 3 && extras.names {
+            let names = FeatureNames::standard_table();
+            push_extension(&mut rest, ExtensionKind::FeatureNames, &names);
         }
         push_extension(&mut rest, ExtensionKind::End, &[]);
         let name_at = header_length.saturating_add(rest.len());

@@ -5,6 +5,7 @@ use zerocopy::byteorder::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::numbers::to_u64;
+use crate::qcow2::base_record::BaseRecord;
 use crate::qcow2::encryption_header::EncryptionHeader;
 use crate::qcow2::feature_names::FeatureNames;
 use crate::qcow2::units::HostOffset;
@@ -15,6 +16,8 @@ const FEATURE_NAMES: u32 = 0x6803_f857;
 const BITMAPS: u32 = 0x2385_2875;
 const DATA_FILE: u32 = 0x4441_5441;
 const ENCRYPTION_HEADER: u32 = 0x0537_be77;
+/// Our own, `dfsb`: see [`base_record`](crate::qcow2::base_record).
+const BASE_RECORD: u32 = 0x6466_7362;
 
 #[derive(Debug, Clone, FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -49,6 +52,8 @@ pub(crate) struct HeaderExtensions {
     pub(crate) feature_names: FeatureNames,
     pub(crate) bitmaps: Option<BitmapDirectory>,
     pub(crate) encryption: Option<EncryptionHeader>,
+    /// What the backing file was like.
+    pub(crate) base: Option<BaseRecord>,
 }
 
 impl HeaderExtensions {
@@ -104,6 +109,7 @@ impl HeaderExtensions {
                 });
             }
             ENCRYPTION_HEADER => self.encryption = Some(EncryptionHeader::parse(data, at)?),
+            BASE_RECORD => self.base = BaseRecord::parse(data, at),
             // Unknown ones can be ignored.
             _ => {}
         }
@@ -118,6 +124,7 @@ pub(crate) enum ExtensionKind {
     BackingFormat,
     FeatureNames,
     DataFile,
+    BaseRecord,
 }
 
 /// The extensions from `start` on up to the end of them, each with its kind, if it is one of ours, and
@@ -138,6 +145,7 @@ pub(crate) fn raw_extensions(
             BACKING_FORMAT => Some(ExtensionKind::BackingFormat),
             FEATURE_NAMES => Some(ExtensionKind::FeatureNames),
             DATA_FILE => Some(ExtensionKind::DataFile),
+            BASE_RECORD => Some(ExtensionKind::BaseRecord),
             _ => None,
         };
         let len = usize::try_from(raw.length.get()).unwrap_or(usize::MAX);
@@ -155,6 +163,7 @@ pub(crate) fn push_extension(bytes: &mut Vec<u8>, kind: ExtensionKind, data: &[u
         ExtensionKind::BackingFormat => BACKING_FORMAT,
         ExtensionKind::FeatureNames => FEATURE_NAMES,
         ExtensionKind::DataFile => DATA_FILE,
+        ExtensionKind::BaseRecord => BASE_RECORD,
     };
     let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
     bytes.extend_from_slice(&kind.to_be_bytes());

@@ -30,6 +30,11 @@ pub(crate) fn l2_table(
     Ok((offset != 0).then_some(HostOffset(offset)))
 }
 
+/// The place that an entry names, whatever else is wrong with it; 0 for none.
+pub(crate) const fn offset(entry: u64) -> u64 {
+    entry & OFFSET_MASK
+}
+
 /// The entry that points to an L2 table which nothing else uses.
 pub(crate) const fn entry_for(l2_table: HostOffset) -> u64 {
     l2_table.0 | COPIED

@@ -7,6 +7,7 @@
 pub(crate) mod backing_name;
 #[cfg(test)]
 mod backing_name_tests;
+pub(crate) mod base_record;
 mod bitmap_directory;
 pub(crate) mod cache;
 pub(crate) mod check;
@@ -20,6 +21,7 @@ pub(crate) mod features;
 pub(crate) mod header;
 mod header_extensions;
 pub(crate) mod l1_entry;
+mod l1_table;
 pub(crate) mod l2_entry;
 mod mapping;
 #[cfg(test)]
@@ -33,6 +35,8 @@ mod snapshots_tests;
 mod table_reader;
 mod table_store;
 pub(crate) mod units;
+#[cfg(test)]
+mod walk_tests;
 pub(crate) mod workers;
 mod write;
 
@@ -41,6 +45,7 @@ use std::sync::{Arc, OnceLock};
 
 use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
 
+use crate::base::Identity;
 use crate::description::{Bitmap, Encryption, Qcow2Details};
 use crate::encryption::{Decrypt, NoKey, Unlock, no_key};
 use crate::node::{Node, Status, read_only};
@@ -51,6 +56,7 @@ use crate::qcow2::decompress::Decompressor;
 use crate::qcow2::feature_names::FeatureField;
 use crate::qcow2::features::bits;
 use crate::qcow2::header::{Header, Table, check_l1};
+use crate::qcow2::l1_table::refuse_shared_l2_tables;
 use crate::qcow2::l2_entry::{DataPlace, L2Rules, ZeroClusters};
 use crate::qcow2::mapping::{Mapping, Run, RunKind};
 use crate::qcow2::reader::Reader;
@@ -141,8 +147,19 @@ impl Unopened {
         })
     }
 
+    /// Whether the image wants other files to be opened.
+    pub(crate) fn names_files(&self) -> bool {
+        self.header.backing_name.is_some() || self.header.incompatible.external_data_file()
+    }
+
     pub(crate) fn backing_name(&self) -> Option<&[u8]> {
         self.header.backing_name.as_deref()
+    }
+
+    /// What the backing file must be like, if the image says so.
+    pub(crate) fn expected_base(&self) -> Option<Identity> {
+        let record = self.header.extensions.base?;
+        record.expected(self.header.backing_name.as_deref()?)
     }
 
     pub(crate) fn backing_format_name(&self) -> Option<&str> {
@@ -252,6 +269,9 @@ impl Unopened {
             self.refuse_writing()?;
         }
         let (size_bytes, l1) = self.state()?;
+        if around.writable.is_some() {
+            refuse_shared_l2_tables(self.file.as_ref(), l1)?;
+        }
         let rules = L2Rules {
             geometry: self.header.geometry,
             zero_clusters: if self.header.version >= 3 {
@@ -490,6 +510,13 @@ impl Qcow2 {
             self.reader.mapping.rules,
         )
         .map_err(|e| e.in_file(&self.path))
+    }
+
+    /// As for an image that is opened for writing: for who goes through all of its tables.
+    pub(crate) fn refuse_shared_l2_tables(&self) -> Result<()> {
+        let mapping = &self.reader.mapping;
+        refuse_shared_l2_tables(mapping.file.as_ref(), mapping.l1)
+            .map_err(|e| e.in_file(&self.path))
     }
 
     pub(crate) fn will_need(&self, offset: u64, len_bytes: u64) {

@@ -1,6 +1,6 @@
 //! Internal snapshots: specification, section "Snapshots".
 //!
-//! New tables go behind the end of the file. One write to the header's first sector makes them count
+//! New tables go behind everything that is in use. One write to the header's first sector makes them count
 //! and sets the dirty bit: the reference counts, and the flags that follow from them, are wrong from
 //! then on until they are made anew. A crash before that write leaves what was there; after it, the
 //! bit keeps everybody from writing before the counts are right, so that no cluster that two states
@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use diskfs_block::{BlockWrite, Error, ErrorKind, Result};
 
 use crate::description::Snapshot;
-use crate::numbers::{low_bits, round_up, to_u64, to_usize};
+use crate::numbers::{low_bits, power_of_two, round_up, to_u64, to_usize};
 use crate::qcow2::check;
 use crate::qcow2::features::Incompatible;
 use crate::qcow2::header::{Header, SNAPSHOTS_MAX, Table};
@@ -30,14 +30,25 @@ struct Edit<'a> {
     header: Header,
     snapshots: Vec<SnapshotEntry>,
     rules: L2Rules,
+    /// How often each cluster is referred to.
+    references: Vec<u32>,
     /// Where the next new table goes.
     end: u64,
+}
+
+/// Where the clusters end that anything refers to. A file whose writer was killed goes on behind that,
+/// by more than its refcount table may have room for.
+fn end_of_use(references: &[u32], cluster_bits: u32) -> u64 {
+    let used = references.iter().rposition(|&count| count > 0);
+    let clusters = used.map_or(0, |last| to_u64(last).saturating_add(1));
+    clusters.saturating_mul(power_of_two(cluster_bits))
 }
 
 /// Takes a snapshot of the current state.
 pub(crate) fn create(file: &dyn BlockWrite, name: &str) -> Result<Snapshot> {
     let mut edit = Edit::begin(file)?;
     edit.check_name(name)?;
+    edit.look(None)?;
     let shared = edit.references_of(edit.header.l1)?;
     edit.check_counts(&shared, &[])?;
     let l1 = edit.copy_l1(edit.header.l1, edit.header.l1.entries)?;
@@ -68,6 +79,7 @@ pub(crate) fn apply(file: &dyn BlockWrite, wanted: &str) -> Result<()> {
         );
     }
     let entry = edit.find(wanted)?;
+    edit.look(None)?;
     let size_bytes = entry.snapshot.virtual_size_bytes;
     let size_bytes = size_bytes.unwrap_or(edit.header.size_bytes);
     let geometry = edit.header.geometry;
@@ -86,6 +98,7 @@ pub(crate) fn apply(file: &dyn BlockWrite, wanted: &str) -> Result<()> {
 pub(crate) fn delete(file: &dyn BlockWrite, wanted: &str) -> Result<()> {
     let mut edit = Edit::begin(file)?;
     let gone = edit.find(wanted)?.at;
+    edit.look(Some(gone))?;
     let entries = edit.stored_entries(|entry| entry.at != gone)?;
     let count = to_u64(edit.snapshots.len()).saturating_sub(1);
     edit.write_snapshots(count, &entries)?;
@@ -104,18 +117,39 @@ impl<'a> Edit<'a> {
             let reason = "an image with an external data file has no snapshots";
             return Err(Error::unsupported(reason));
         }
+        let rules = L2Rules {
+            geometry: header.geometry,
+            zero_clusters: ZeroClusters::Allowed,
+            data: DataPlace::Inside,
+        };
         let snapshots = snapshot_table::read(file, &header)?.entries;
         Ok(Self {
             file,
             snapshots,
-            rules: L2Rules {
-                geometry: header.geometry,
-                zero_clusters: ZeroClusters::Allowed,
-                data: DataPlace::Inside,
-            },
+            rules,
+            references: Vec::new(),
             end: round_up(file.size_bytes(), header.geometry.cluster_bits()),
             header,
         })
+    }
+
+    /// Fails for what the making of counts anew would fail for, with the snapshot whose entry is at
+    /// `gone` left out. Once the new tables count there is no way back, and the image would stay
+    /// dirty.
+    fn look(&mut self, gone: Option<HostOffset>) -> Result<()> {
+        let (file, header) = (self.file, &self.header);
+        let bits = header.geometry.cluster_bits();
+        self.references = check::references_without(file, header, self.rules, gone)?;
+        let all = match gone {
+            Some(_) => check::references(file, header, self.rules).ok(),
+            None => Some(self.references.clone()),
+        };
+        // What is in use is not written over before the header says that it is not. A snapshot
+        // that is too broken to tell may use all of the file.
+        if let Some(all) = all {
+            self.end = end_of_use(&all, bits);
+        }
+        self.check_counts(&[], &[])
     }
 
     fn check_name(&self, name: &str) -> Result<()> {
@@ -158,10 +192,9 @@ impl<'a> Edit<'a> {
     /// Fails when some cluster would be referred to more often than can be counted, with `more`
     /// references to each and `fewer` taken away.
     fn check_counts(&self, more: &[u32], fewer: &[u32]) -> Result<()> {
-        let now = check::references(self.file, &self.header, self.rules)?;
         let bits = u32::try_from(self.header.refcount_bits()).unwrap_or(u64::BITS);
         let max = low_bits(u64::MAX, bits);
-        for (index, count) in now.iter().enumerate() {
+        for (index, count) in self.references.iter().enumerate() {
             let of = |counts: &[u32]| u64::from(counts.get(index).copied().unwrap_or(0));
             let after = u64::from(*count).saturating_add(of(more));
             if after.saturating_sub(of(fewer)) > max {
@@ -173,7 +206,7 @@ impl<'a> Edit<'a> {
         Ok(())
     }
 
-    /// Writes a new table behind everything.
+    /// Writes a new table behind everything that is in use.
     fn append(&mut self, bytes: &[u8]) -> Result<HostOffset> {
         let at = self.end;
         let bits = self.header.geometry.cluster_bits();

@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use diskfs_block::{Error, ErrorKind};
-use diskfs_image::{Gate, Image, OpenOptions};
+use diskfs_image::{Format, Gate, Image, OpenOptions, Policy, WritableImage};
 
 use crate::hand_made::HandMade;
 
@@ -123,6 +123,209 @@ fn data_files_go_through_the_gate_too() {
     image.write(&path);
     let e = refused(&path, Gate::default());
     assert!(e.to_string().contains("data file `/etc/passwd`"), "{e}");
+}
+
+/// An image in `dir` with an external data file.
+fn with_data_file(dir: &Path, name: &str, data_file: &str) -> std::path::PathBuf {
+    let mut image = HandMade::new();
+    image.set64(72, 1 << 2);
+    image.set64(crate::hand_made::L2, 0);
+    image.set64(crate::hand_made::L2 + 16, 0);
+    image.add_extension(0x4441_5441, data_file.as_bytes());
+    let path = dir.join(name);
+    image.write(&path);
+    path
+}
+
+fn open_writable(path: &Path, gate: Gate) -> diskfs_block::Result<WritableImage> {
+    let options = OpenOptions {
+        gate,
+        ..OpenOptions::default()
+    };
+    WritableImage::open(path, &options)
+}
+
+#[test]
+fn a_data_file_is_written_only_when_it_is_allowed_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("neighbour.raw");
+    std::fs::write(&data, vec![7; 1 << 20]).unwrap();
+    let path = with_data_file(dir.path(), "disk.qcow2", "neighbour.raw");
+    // It is read: the gate is that for backing files.
+    open(&path, Gate::default()).unwrap();
+    let policy = Policy::Below(vec![dir.path().to_owned()]);
+    for gate in [Gate::default(), Gate::from(policy)] {
+        let e = open_writable(&path, gate).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Denied, "{e}");
+        assert!(e.to_string().contains("--data-file"), "{e}");
+    }
+    let other = Gate::default().allow_data_file(dir.path().join("other.raw"));
+    open_writable(&path, other).unwrap_err();
+    for gate in [
+        Gate::default().allow(dir.path()),
+        Gate::default().allow_data_file(&data),
+        Gate::closed().allow_data_file(&data),
+    ] {
+        let image = open_writable(&path, gate).unwrap();
+        image.device().write_at(0, &[8; 512]).unwrap();
+        image.close().unwrap();
+    }
+    assert_eq!(std::fs::read(&data).unwrap()[..512], [8; 512]);
+    // Another image, or a dot file, is never written to.
+    let mut victim = HandMade::new();
+    victim.set_backing("base", Some("raw"));
+    for (name, bytes) in [
+        ("victim.qcow2", victim.bytes.as_slice()),
+        ("victim.vmdk", b"KDMV"),
+        (".bashrc", b"# shell"),
+        (".ssh/authorized_keys", b"ssh-ed25519"),
+    ] {
+        std::fs::create_dir_all(dir.path().join(".ssh")).unwrap();
+        std::fs::write(dir.path().join(name), bytes).unwrap();
+        let path = with_data_file(dir.path(), "hostile.qcow2", name);
+        let mut gates = vec![Gate::default(), Gate::default().allow(dir.path())];
+        if !name.contains('/') {
+            gates.push(Gate::default().allow_data_file(dir.path().join(name)));
+        }
+        for gate in gates {
+            let e = open_writable(&path, gate).err().unwrap();
+            assert_eq!(e.kind(), ErrorKind::Denied, "{name}: {e}");
+            assert!(e.next_step().is_some(), "{name}: {e}");
+        }
+        assert!(
+            std::fs::read(dir.path().join(name)).unwrap() == bytes,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn dot_files_are_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join(".ssh")).unwrap();
+    std::fs::create_dir(dir.path().join(".cache")).unwrap();
+    for name in [".bashrc", ".ssh/id_rsa", ".cache/base.raw"] {
+        std::fs::write(dir.path().join(name), vec![7; 1 << 17]).unwrap();
+    }
+    symlink(".bashrc", dir.path().join("link")).unwrap();
+    for name in [".bashrc", ".ssh/id_rsa", "link", "x/../.bashrc"] {
+        std::fs::create_dir_all(dir.path().join("x")).unwrap();
+        let e = refused(&naming(dir.path(), name), Gate::default());
+        assert!(e.to_string().contains("dot file"), "{e}");
+    }
+    // A directory that the user names may be called anything.
+    let path = naming(dir.path(), ".cache/base.raw");
+    refused(&path, Gate::default());
+    let gate = Gate::default().allow(dir.path().join(".cache"));
+    open(&path, gate.allow(dir.path())).unwrap();
+}
+
+/// Only root gives files away.
+#[test]
+fn siblings_of_another_owner_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().join("base.raw");
+    std::fs::write(&base, vec![7; 1 << 17]).unwrap();
+    let path = naming(dir.path(), "base.raw");
+    if std::os::unix::fs::chown(&base, Some(12_345), None).is_err() {
+        return;
+    }
+    let e = refused(&path, Gate::default());
+    assert!(e.to_string().contains("user 12345"), "{e}");
+    assert!(e.to_string().contains("--allow-backing"), "{e}");
+    open(&path, Gate::default().allow(dir.path())).unwrap();
+    open(
+        &path,
+        Gate::from(Policy::Below(vec![dir.path().to_owned()])),
+    )
+    .unwrap();
+    // A chain of one owner, whoever that is.
+    std::os::unix::fs::chown(&path, Some(12_345), None).unwrap();
+    open(&path, Gate::default()).unwrap();
+}
+
+#[test]
+fn a_policy_of_directories_leaves_out_what_is_beside_the_image() {
+    let dir = tempfile::tempdir().unwrap();
+    let templates = tempfile::tempdir().unwrap();
+    for place in [dir.path(), templates.path()] {
+        std::fs::write(place.join("base.raw"), vec![7; 1 << 17]).unwrap();
+    }
+    let gate = || Gate::from(Policy::Below(vec![templates.path().to_owned()]));
+    let e = refused(&naming(dir.path(), "base.raw"), gate());
+    assert!(e.to_string().contains("configuration"), "{e}");
+    let template = templates.path().join("base.raw");
+    open(&naming(dir.path(), template.to_str().unwrap()), gate()).unwrap();
+    refused(&naming(dir.path(), "base.raw"), Gate::from(Policy::Closed));
+}
+
+/// What a guest wrote to its raw disk does not choose files, however the disk is opened.
+#[test]
+fn a_raw_disk_that_became_an_image_is_refused_with_both_ways_out() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("base"), vec![7; 1 << 20]).unwrap();
+    let mut backed = HandMade::new();
+    backed.set_backing("base", Some("raw"));
+    let data = with_data_file(dir.path(), "data.qcow2", "base");
+    let alone = HandMade::new();
+    for (bytes, names) in [
+        (backed.bytes.clone(), true),
+        (std::fs::read(data).unwrap(), true),
+        (alone.bytes.clone(), false),
+    ] {
+        for name in ["a.raw", "a.img", "a.RAW", "a.b.Img"] {
+            let path = dir.path().join(name);
+            std::fs::write(&path, &bytes).unwrap();
+            let with = |format| OpenOptions {
+                format,
+                ..OpenOptions::default()
+            };
+            let probed = Image::open(&path, &with(None));
+            for format in [Format::Raw, Format::Qcow2] {
+                let opened = Image::open(&path, &with(Some(format))).unwrap();
+                assert_eq!(opened.description().format, Some(format));
+            }
+            if names {
+                let e = probed.unwrap_err();
+                assert_eq!(e.kind(), ErrorKind::Denied, "{name}: {e}");
+                let text = e.to_string();
+                assert!(
+                    text.contains(",format=raw") && text.contains(",format=qcow2"),
+                    "{e}"
+                );
+                let e = WritableImage::open(&path, &with(None)).unwrap_err();
+                assert_eq!(e.kind(), ErrorKind::Denied, "{name}: {e}");
+            } else {
+                let warnings = probed.unwrap().description().warnings.concat();
+                let is_raw = name.eq_ignore_ascii_case("a.raw");
+                assert_eq!(
+                    warnings.contains(",format=raw"),
+                    is_raw,
+                    "{name}: {warnings}"
+                );
+            }
+        }
+        let path = dir.path().join("a.qcow2");
+        std::fs::write(&path, &bytes).unwrap();
+        open(&path, Gate::default()).unwrap();
+    }
+}
+
+#[test]
+fn files_with_several_names_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("base.raw"), vec![7; 1 << 17]).unwrap();
+    let path = naming(dir.path(), "base.raw");
+    let warnings = |path: &Path| open(path, Gate::default()).unwrap().description().clone();
+    assert!(warnings(&path).backing.unwrap().warnings.is_empty());
+    std::fs::hard_link(dir.path().join("base.raw"), dir.path().join("other")).unwrap();
+    let of_backing = warnings(&path).backing.unwrap().warnings.concat();
+    assert!(of_backing.contains("hard link"), "{of_backing}");
+    // One that is only read harms nobody under its other names.
+    std::fs::hard_link(&path, dir.path().join("disk")).unwrap();
+    assert!(!warnings(&path).warnings.concat().contains("hard link"));
+    let image = open_writable(&path, Gate::default()).unwrap();
+    assert!(image.description().warnings.concat().contains("hard link"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use diskfs_block::BlockWrite;
-use diskfs_image::WritableImage;
+use diskfs_image::{Gate, OpenOptions, WritableImage};
 
 use crate::encryption::options;
 use crate::tools::{Random, run, try_run};
@@ -142,7 +142,11 @@ impl Model {
 }
 
 pub(crate) fn open(dir: &Path, image: &str) -> WritableImage {
-    WritableImage::open(&dir.join(image), &options()).unwrap()
+    let options = OpenOptions {
+        gate: Gate::default().allow(dir),
+        ..options()
+    };
+    WritableImage::open(&dir.join(image), &options).unwrap()
 }
 
 /// `qemu-img check` finds nothing at all.

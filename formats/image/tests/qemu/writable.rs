@@ -3,13 +3,17 @@
 use std::path::Path;
 
 use diskfs_block::ErrorKind;
-use diskfs_image::{Format, Image, OpenOptions, Share, WritableImage};
+use diskfs_image::{Format, Gate, Image, OpenOptions, Share, WritableImage};
 
 use crate::hand_made::HandMade;
 use crate::tools::{have_qemu, run, try_run};
 
 fn open(dir: &Path, name: &str) -> diskfs_block::Result<WritableImage> {
-    Image::open_writable(&dir.join(name), &OpenOptions::default())
+    let options = OpenOptions {
+        gate: Gate::default().allow(dir),
+        ..OpenOptions::default()
+    };
+    Image::open_writable(&dir.join(name), &options)
 }
 
 #[test]

@@ -169,18 +169,15 @@ impl Inode {
         offset.saturating_add(FIELD_BYTES) <= end
     }
 
-    /// A time of change as it is when the inode is read again: without nanoseconds where they have no
-    /// room.
+    /// A time of change as it is when the inode is read again: without nanoseconds, and not past
+    /// 2038, where they have no room.
     pub(crate) fn storable(&self, time: Timestamp) -> Timestamp {
-        let nanoseconds = if self.reaches(extra::I_MTIME_EXTRA) {
-            time.nanoseconds
-        } else {
-            0
-        };
-        Timestamp {
-            nanoseconds,
-            ..time
-        }
+        time::stored(time, self.reaches(extra::I_MTIME_EXTRA))
+    }
+
+    /// Whether it reaches so far that it has a project.
+    pub(crate) fn has_project(&self) -> bool {
+        self.reaches(extra::I_PROJID)
     }
 
     /// How many bytes of attributes have room within the inode, behind their magic.

@@ -44,6 +44,13 @@ pub(super) fn encode(time: Timestamp, has_extra: bool) -> (u32, u32) {
     )
 }
 
+/// A time as it is when the inode is read again.
+pub(super) fn stored(time: Timestamp, has_extra: bool) -> Timestamp {
+    let (seconds, extra) = encode(time, has_extra);
+    let extra = extra.to_le_bytes();
+    decode(seconds, if has_extra { &extra } else { &[] }, 0)
+}
+
 /// 2446-05-10, the last time that 34 bits reach from 1901 on (`EXT4_EXTRA_TIMESTAMP_MAX`).
 const LAST_SECOND: i64 = 0x3_7fff_ffff;
 
@@ -90,6 +97,16 @@ mod tests {
             nanoseconds: 0,
         };
         assert_eq!(encode(late, false).0, i32::MAX.cast_unsigned());
+        let time = Timestamp {
+            nanoseconds: 7,
+            ..late
+        };
+        assert_eq!(stored(time, true), time);
+        let last = Timestamp {
+            seconds: i64::from(i32::MAX),
+            nanoseconds: 0,
+        };
+        assert_eq!(stored(time, false), last);
     }
 
     #[test]

@@ -55,6 +55,19 @@ pub(crate) struct Transaction {
     pub(crate) revoked: Vec<FsBlock>,
 }
 
+/// How much of the log one transaction may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogShare {
+    /// A quarter as in Linux, so that a commit seldom waits for a checkpoint.
+    Quarter,
+    /// The whole log, for changes that belong together: replaying has no limit but the log's end.
+    Whole,
+}
+
+/// How much memory the blocks of one transaction may take.
+const QUARTER_BYTES_MAX: u32 = 16 << 20;
+const WHOLE_BYTES_MAX: u32 = 64 << 20;
+
 /// Writes transactions to the journal. See the [module](self).
 #[derive(Debug)]
 pub(crate) struct LogWriter {
@@ -75,6 +88,17 @@ pub(crate) struct LogWriter {
     used_blocks: u32,
     /// What the log holds.
     unsettled: Unsettled,
+    /// A commit failed when this was written last.
+    failed: Option<Failed>,
+}
+
+/// Where a commit is, as long as it may fail.
+#[derive(Debug, Clone, Copy)]
+enum Failed {
+    /// Its commit block may be there, at this place.
+    AtCommitBlock(LogBlock),
+    /// The commit block is there, and the superblock with which it counts may be.
+    AtSuperblock,
 }
 
 impl LogWriter {
@@ -114,6 +138,7 @@ impl LogWriter {
             head: begin,
             used_blocks: 0,
             unsettled: Unsettled::default(),
+            failed: None,
         })
     }
 
@@ -149,14 +174,17 @@ impl LogWriter {
         device.flush().map_err(write_failed)
     }
 
-    /// How many blocks one transaction may change: a quarter of the log as in Linux, so that there
-    /// is seldom need to wait for a checkpoint; and no more than what memory has room for.
-    pub(crate) fn blocks_max(&self) -> u32 {
-        const BYTES_MAX: u32 = 16 << 20;
-        let by_memory = BYTES_MAX.wrapping_shr(self.block_size.bits());
-        let quarter = self.format.log_blocks().wrapping_div(4).min(by_memory);
-        let overhead = self.blocks_for(index(quarter), 0).saturating_sub(quarter);
-        quarter.saturating_sub(overhead)
+    /// Returns how many blocks one transaction may change.
+    pub(crate) fn blocks_max(&self, share: LogShare) -> u32 {
+        let log_blocks = self.format.log_blocks();
+        let (blocks, bytes_max) = match share {
+            LogShare::Quarter => (log_blocks.wrapping_div(4), QUARTER_BYTES_MAX),
+            // One block stays free, so that the log's end never is its beginning.
+            LogShare::Whole => (log_blocks.saturating_sub(1), WHOLE_BYTES_MAX),
+        };
+        let blocks = blocks.min(bytes_max.wrapping_shr(self.block_size.bits()));
+        let overhead = self.blocks_for(index(blocks), 0).saturating_sub(blocks);
+        blocks.saturating_sub(overhead)
     }
 
     /// How many blocks of the log a transaction takes.
@@ -207,11 +235,35 @@ impl LogWriter {
         }
         self.append(core, &transaction)?;
         if self.fast_commits_count {
+            self.failed = Some(Failed::AtSuperblock);
             self.write_superblock(&*core.device, Some(tail), sequence)?;
             core.flush_device()?;
             self.fast_commits_count = false;
         }
+        self.failed = None;
         self.settle(transaction);
+        Ok(())
+    }
+
+    /// Makes a commit that failed one that never was: with zeroes where its commit block may be, the
+    /// log ends before it.
+    ///
+    /// # Errors
+    /// `Io`, `NoSpace`; then it may be there after all.
+    pub(crate) fn take_back(&mut self, core: &Core) -> Result<()> {
+        match self.failed {
+            None => return Ok(()),
+            Some(Failed::AtSuperblock) => {
+                let reason = "the journal's superblock may count it";
+                return Err(Error::new(ErrorKind::Io, reason));
+            }
+            Some(Failed::AtCommitBlock(at)) => {
+                let at = self.block_size.byte_of(self.map.device_block(at)?);
+                core.zero_device(at, self.block_size.bytes().into())?;
+                core.flush_device()?;
+            }
+        }
+        self.failed = None;
         Ok(())
     }
 
@@ -264,6 +316,7 @@ impl LogWriter {
         appender.append(&vec![0; self.block_size.len()], &[])?;
         let (_, appended) = appender.finish()?;
         core.flush_device()?;
+        self.failed = Some(Failed::AtCommitBlock(at));
         let mut appender = LogAppender::new(self.area(), at, write);
         appender.append(&self.commit_block(), &[])?;
         let (at, _) = appender.finish()?;

@@ -1,9 +1,11 @@
 //! Reading while others write: each call has its file's lock, shared, so that it sees every change
 //! whole or not at all.
 
+use std::time::Duration;
+
 use diskfs_vfs::{
-    DirEntries, DirEntry, Error, ErrorKind, FileExtents, FsRead, Identity, InodeNumber, Metadata,
-    Result, Statistics,
+    DirEntries, DirEntry, Error, ErrorKind, FileAttributes, FileExtents, FsRead, Identity,
+    InodeNumber, Metadata, Result, Statistics,
 };
 
 use super::WritableExt4;
@@ -42,6 +44,14 @@ impl FsRead for WritableExt4 {
             self.core.amend_metadata(number, &mut metadata);
             Ok(metadata)
         })
+    }
+
+    fn file_attributes(&self, inode: InodeNumber) -> Result<FileAttributes> {
+        self.reading(inode, |_| self.core.reader.file_attributes(inode))
+    }
+
+    fn time_granularity(&self) -> Duration {
+        self.core.reader.time_granularity()
     }
 
     fn read_at(&self, inode: InodeNumber, offset: u64, buf: &mut [u8]) -> Result<usize> {

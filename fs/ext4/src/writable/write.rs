@@ -1,8 +1,8 @@
 //! [`FsWrite`], in the filesystem's own numbers.
 
 use diskfs_vfs::{
-    Error, ErrorKind, Fallocate, FsWrite, InodeNumber, NewAttributes, NewKind, RenameMode, Result,
-    SetMetadata, SetXattr, SyncFile,
+    Error, ErrorKind, Fallocate, FileAttributes, FsWrite, InodeNumber, NewAttributes, NewKind,
+    Remains, RenameMode, Result, SetMetadata, SetXattr, SyncFile,
 };
 
 use super::WritableExt4;
@@ -82,6 +82,10 @@ impl FsWrite for WritableExt4 {
         self.core.set_metadata(number(inode)?, change)
     }
 
+    fn set_file_attributes(&self, inode: InodeNumber, wanted: FileAttributes) -> Result<()> {
+        self.core.set_file_attributes(number(inode)?, wanted)
+    }
+
     fn set_xattr(
         &self,
         inode: InodeNumber,
@@ -119,7 +123,11 @@ impl FsWrite for WritableExt4 {
         self.finish()
     }
 
-    fn abandon(&self) -> Result<()> {
-        self.give_up()
+    fn is_in_parts(&self) -> bool {
+        self.is_in_parts()
+    }
+
+    fn abandon(&self) -> Result<Remains> {
+        Ok(self.give_up())
     }
 }

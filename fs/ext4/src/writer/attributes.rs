@@ -85,11 +85,14 @@ fn check_changeable(inode: &Inode, change: &SetMetadata) -> Result<()> {
         return Ok(());
     }
     not_immutable(inode)?;
-    let to_present = |time: Option<SetTime>| !matches!(time, Some(SetTime::At(_)));
+    // Who keeps times for us (the kernel over FUSE) names the present: it is the inode's change.
+    let to_present =
+        |time: Option<SetTime>| !matches!(time, Some(SetTime::At(_))) || time == change.changed;
     let present_only = SetMetadata {
         flags: change.flags,
         accessed: change.accessed,
         modified: change.modified,
+        changed: change.changed,
         ..SetMetadata::default()
     };
     if *change == present_only && to_present(change.accessed) && to_present(change.modified) {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::block::FsBlock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::journal::log_writer::Transaction;
+use crate::journal::log_writer::{LogShare, Transaction};
 
 use super::log::Log;
 use super::transaction::{Changes, Task};
@@ -83,6 +83,8 @@ impl Core {
         })?;
         let mut log = self.log()?;
         if !changes.is_empty() {
+            log.prepare(self)?;
+            self.durable.begin();
             log.commit(
                 self,
                 Transaction {
@@ -91,6 +93,7 @@ impl Core {
                     revoked: changes.revoked.into_iter().collect(),
                 },
             )?;
+            self.durable.commit();
             self.allocator.release(&changes.freed);
         }
         self.transactions.became_durable(id);
@@ -99,6 +102,22 @@ impl Core {
             log.checkpoint(self)?;
         }
         Ok(state_of(&log))
+    }
+
+    /// Limits transactions to what the log has room for: a quarter of it, or all of it where nothing is committed unless
+    /// somebody asks. The changes of such a caller belong together, and nobody waits for a checkpoint meanwhile.
+    ///
+    /// # Errors
+    /// `Io` after a commit that panicked.
+    pub(crate) fn limit_transactions(&self) -> Result<()> {
+        let share = match self.commit_interval {
+            Some(_) => LogShare::Quarter,
+            None => LogShare::Whole,
+        };
+        let block_bytes = self.volume().superblock.block_size.bytes();
+        let blocks_max = self.log()?.blocks_max(block_bytes, share);
+        self.transactions.set_blocks_max(blocks_max);
+        Ok(())
     }
 
     /// Brings home what is in the journal.

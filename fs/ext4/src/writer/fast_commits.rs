@@ -233,9 +233,6 @@ impl Core {
         drop(handle);
         self.commit()?;
         self.checkpoint()?;
-        let block_bytes = self.volume().superblock.block_size.bytes();
-        let blocks_max = self.log()?.blocks_max(block_bytes);
-        self.transactions.set_blocks_max(blocks_max);
-        Ok(())
+        self.limit_transactions()
     }
 }

@@ -250,6 +250,7 @@ impl<'c> Handle<'c> {
             return Ok(());
         }
         transactions.check_size(credits)?;
+        transactions.check_next(credits)?;
         transactions.end(self.credits.replace(0));
         loop {
             // Without a handle now; whatever happens, one must be open again to be closed.

@@ -1,8 +1,8 @@
 //! How transactions become durable: through the journal, or without one in an order that e2fsck can
 //! make sense of.
 
-use crate::error::Result;
-use crate::journal::log_writer::{LogWriter, Transaction};
+use crate::error::{Error, ErrorKind, Result};
+use crate::journal::log_writer::{LogShare, LogWriter, Transaction};
 
 use super::Core;
 use super::unsettled::{ChangedBlock, write_home};
@@ -18,12 +18,23 @@ pub(crate) enum Log {
 
 impl Log {
     /// How many blocks one transaction may change; `block_bytes` is the size of a block.
-    pub(crate) fn blocks_max(&self, block_bytes: u32) -> u32 {
+    pub(crate) fn blocks_max(&self, block_bytes: u32, share: LogShare) -> u32 {
         /// What a transaction's blocks may take in memory.
         const BYTES_MAX: u32 = 16 << 20;
         match self {
-            Self::Journal(log) => log.blocks_max(),
+            Self::Journal(log) => log.blocks_max(share),
             Self::None => BYTES_MAX.checked_div(block_bytes).unwrap_or(0),
+        }
+    }
+
+    /// Makes the contents of files durable, if a commit does not do so before anything shows them.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn prepare(&self, core: &Core) -> Result<()> {
+        match self {
+            Self::Journal(_) => Ok(()),
+            Self::None => core.flush_written(),
         }
     }
 
@@ -35,6 +46,20 @@ impl Log {
         match self {
             Self::Journal(log) => log.commit(core, transaction),
             Self::None => commit_unjournaled(core, &transaction),
+        }
+    }
+
+    /// Makes a commit that failed one that never was, as far as can be known.
+    ///
+    /// # Errors
+    /// When it may be there: `Io`, `NoSpace`.
+    pub(super) fn take_back(&mut self, core: &Core) -> Result<()> {
+        match self {
+            Self::Journal(log) => log.take_back(core),
+            Self::None => {
+                let reason = "without a journal, what was written stays";
+                Err(Error::new(ErrorKind::Io, reason))
+            }
         }
     }
 

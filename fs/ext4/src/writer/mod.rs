@@ -21,9 +21,11 @@
 //! transaction with a lock of 4 or 5.
 
 pub(crate) mod attributes;
+mod chattr;
 mod commit;
 mod contents;
 mod delayed;
+mod durable;
 pub(crate) mod fast_commits;
 mod handle;
 mod holds;
@@ -53,11 +55,13 @@ use crate::ext4::Ext4;
 use crate::locks::InodeLocks;
 use crate::pool::BlockPool;
 use crate::volume::Volume;
+use crate::writable::Together;
 use crate::xattr::SharedAttributes;
 
 pub(crate) use commit::start_committing;
 pub(crate) use contents::start_writing_back;
 pub(crate) use delayed::DelayedFiles;
+pub(crate) use durable::Durable;
 pub(crate) use handle::Handle;
 pub(crate) use holds::Holds;
 pub(crate) use log::Log;
@@ -91,6 +95,9 @@ pub(crate) struct Core {
     pub(crate) written: Written,
     /// How old a transaction becomes before it is committed; `None`: until somebody asks.
     pub(crate) commit_interval: Option<Duration>,
+    pub(crate) together: Together,
+    /// What was committed.
+    pub(crate) durable: Durable,
 }
 
 impl Core {
@@ -133,6 +140,9 @@ impl Core {
                 drop(locked);
                 tries = tries.saturating_add(1);
                 match waits_for {
+                    Some(_) if self.together == Together::InOneTransaction => {
+                        return result.map_err(|_| needs_what_is_replaced());
+                    }
                     Some(transaction) if tries < TRIES_MAX => {
                         self.transactions.make_durable(transaction)?;
                         continue;
@@ -195,11 +205,24 @@ impl Core {
 
     /// Ends writing because of an error: what is not durable yet never will be.
     pub(crate) fn abort(&self, why: &Error) {
-        if self.transactions.finish(Ended::Aborted(why.to_string())) {
-            tracing::error!("writing to the filesystem ends: {why}");
-            self.mark_error(why);
+        if !self.transactions.finish(Ended::Aborted(why.to_string())) {
+            return;
         }
+        // The device's failures leave the filesystem as it was: nothing is to be repaired.
+        if self.together != Together::No && why.kind() != ErrorKind::Corrupt {
+            tracing::debug!("writing to the filesystem ends: {why}");
+            return;
+        }
+        tracing::error!("writing to the filesystem ends: {why}");
+        self.mark_error(why);
     }
+}
+
+/// There is room only in what the change itself replaces.
+fn needs_what_is_replaced() -> Error {
+    let reason = "no room for the new contents beside the old ones";
+    let hint = "remove something first, or cut the file with `diskfs truncate -s 0`";
+    Error::new(ErrorKind::NoSpace, reason).hint(hint)
 }
 
 /// The present time.
@@ -209,9 +232,19 @@ pub(crate) fn now() -> Timestamp {
 
 /// A failure to write to the device, as one of the filesystem.
 pub(crate) fn write_failed(e: diskfs_block::Error) -> Error {
-    if e.kind() != diskfs_block::ErrorKind::NoSpace {
-        return device_failed(e);
+    if e.kind() == diskfs_block::ErrorKind::NoSpace {
+        let reason = "no room left on the host for the image";
+        return Error::new(ErrorKind::NoSpace, reason).with_source(e);
     }
-    let reason = "no room left on the host for the image";
-    Error::new(ErrorKind::NoSpace, reason).with_source(e)
+    if e.kind() == diskfs_block::ErrorKind::Io {
+        let error = Error::new(
+            ErrorKind::Io,
+            "the device below the filesystem can't be written",
+        );
+        return match e.offset() {
+            Some(offset) => error.at(offset).with_source(e),
+            None => error.with_source(e),
+        };
+    }
+    device_failed(e)
 }

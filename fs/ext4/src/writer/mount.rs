@@ -95,6 +95,21 @@ impl Core {
         self.flush_device()
     }
 
+    /// Says that the filesystem is clean, of which nothing was changed.
+    ///
+    /// # Errors
+    /// `Io`, `NoSpace`.
+    pub(super) fn mark_clean(&self) -> Result<()> {
+        self.log()?.close(self)?;
+        let superblock = &self.volume().superblock;
+        superblock::change_on(&*self.device, superblock, |raw| {
+            let needs_recovery = Incompatible::NEEDS_RECOVERY.bits();
+            clear(&mut raw.s_feature_incompat, needs_recovery);
+            raw.s_state.set(raw.s_state.get() | STATE_VALID);
+        })?;
+        self.flush_device()
+    }
+
     /// Ends writing in good order. What was not written back or committed is; then there is nothing
     /// to be replayed.
     ///

@@ -12,7 +12,7 @@
 //! handle. So a commit always comes to its end.
 
 use std::mem;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use crate::block::FsBlock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hashing::HashSet;
 use crate::pool::TransactionId;
+use crate::writable::Together;
 
 /// Blocks of the filesystem that were freed: one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +86,8 @@ pub(crate) struct Transactions {
     changed: Condvar,
     /// How many blocks one transaction may change.
     blocks_max: AtomicU32,
+    /// What does not fit into the running transaction is refused.
+    only_one: AtomicBool,
 }
 
 /// What the thread that commits is to do.
@@ -115,7 +118,27 @@ impl Transactions {
             }),
             changed: Condvar::new(),
             blocks_max: AtomicU32::new(blocks_max),
+            only_one: AtomicBool::new(false),
         }
+    }
+
+    /// Whether changes from now on must fit into the running transaction.
+    pub(super) fn begin_together(&self, together: Together) {
+        let only_one = together == Together::InOneTransaction;
+        self.only_one.store(only_one, Ordering::SeqCst);
+    }
+
+    /// Fails when the running transaction has no room for so many blocks besides those that it has
+    /// changed, and no other may follow.
+    fn check_only_one(&self, state: &State, credits: u32) -> Result<()> {
+        let needed = state.changed_blocks().saturating_add(credits);
+        if !self.only_one.load(Ordering::SeqCst) || needed <= self.blocks_max() {
+            return Ok(());
+        }
+        let room = self.blocks_max();
+        let reason = "the changes do not fit into one transaction of the journal";
+        let hint = format!("it has room for {room} blocks of metadata");
+        Err(Error::new(ErrorKind::NoSpace, reason).hint(hint))
     }
 
     /// How many blocks one transaction may change.
@@ -162,6 +185,7 @@ impl Transactions {
     pub(super) fn wait_for_room(&self, credits: u32) -> Result<()> {
         self.check_size(credits)?;
         let mut state = self.state();
+        self.check_only_one(&state, credits)?;
         state.waiting = state.waiting.saturating_add(1);
         while state.ended.is_none() && !state.has_room(credits, self.blocks_max()) {
             // Room that open handles keep for themselves is mostly given back.
@@ -185,6 +209,14 @@ impl Transactions {
             state.credits = state.credits.saturating_add(credits);
         }
         has_room
+    }
+
+    /// Fails when an open handle can't go on in another transaction, because there must be no other.
+    ///
+    /// # Errors
+    /// `NoSpace`.
+    pub(super) fn check_next(&self, credits: u32) -> Result<()> {
+        self.check_only_one(&self.state(), credits)
     }
 
     /// Other credits in the place of those of an open handle, whose changes until now are counted as

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite};
 use diskfs_clusters::{Chain, Cluster, Holds, ROOT};
-use diskfs_vfs::{InodeNumber, SetMetadata, SetTime, Timestamp};
+use diskfs_vfs::{InodeNumber, Remains, SetMetadata, SetTime, Timestamp};
 use foldhash::HashMap;
 
 use crate::allocation::Allocation;
@@ -46,6 +46,15 @@ enum Ended {
     Failed,
 }
 
+/// When room can be used that a change gives back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FreedRoom {
+    /// When it is needed: then what gave it back is committed.
+    AfterCommit,
+    /// Not while the filesystem is open.
+    AfterClose,
+}
+
 /// The filesystem, and what of it is not on the device yet.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -64,6 +73,9 @@ pub(crate) struct Writer {
     table_unflushed: bool,
     /// The device says that the filesystem is being written.
     marked: bool,
+    freed_room: FreedRoom,
+    /// What of the changes is on the device.
+    remains: Remains,
     ended: Option<Ended>,
 }
 
@@ -84,6 +96,8 @@ impl Writer {
             unflushed: false,
             table_unflushed: false,
             marked: false,
+            freed_room: FreedRoom::AfterCommit,
+            remains: Remains::Nothing,
             ended: None,
         })
     }
@@ -169,12 +183,14 @@ impl Writer {
             if self.unflushed {
                 self.flush()?;
             }
+            self.remains = Remains::Some;
             self.write_table()?;
         }
         if self.volume.sectors.dirty_sectors() > 0 {
             if self.table_unflushed {
                 self.flush()?;
             }
+            self.remains = Remains::Some;
             self.volume.sectors.write_dirty(&*self.device)?;
             self.unflushed = true;
         }
@@ -182,6 +198,7 @@ impl Writer {
             if self.unflushed {
                 self.flush()?;
             }
+            self.remains = Remains::Some;
             self.free_for_good()?;
         }
         self.write_fs_info()
@@ -245,11 +262,35 @@ impl Writer {
         self.holds.end_all();
         let nameless: Vec<_> = self.volume.nameless.keys().copied().collect();
         let evicted = nameless.into_iter().try_for_each(|inode| self.evict(inode));
-        let result = evicted
-            .and_then(|()| self.sync())
-            .and_then(|()| self.unmark());
+        let written = evicted.and_then(|()| self.sync());
+        if written.is_ok() {
+            self.remains = Remains::All;
+        }
+        let result = written.and_then(|()| self.unmark());
         self.ended = Some(Ended::Closed);
         result
+    }
+
+    /// Changes from now on are committed together, when the filesystem is closed.
+    pub(crate) fn commit_once(&mut self) {
+        self.freed_room = FreedRoom::AfterClose;
+    }
+
+    /// Ends writing, and drops what is in memory only. Contents are in clusters that nothing on the
+    /// device leads to, so without a commit nothing was changed.
+    pub(crate) fn abandon(&mut self) -> Remains {
+        self.ended = Some(Ended::Closed);
+        if self.remains != Remains::Nothing {
+            return self.remains;
+        }
+        self.volume.fat.forget_changes();
+        self.volume.sectors.forget(0, u64::MAX);
+        self.freed.clear();
+        if let Err(e) = self.unmark() {
+            // As after a crash, with nothing that has changed.
+            tracing::debug!("the filesystem can't be marked clean: {e}");
+        }
+        Remains::Nothing
     }
 
     /// Says on the device that all was written, unless somebody before us did not say so.
@@ -283,6 +324,11 @@ impl Writer {
         let free = self.allocation()?.free();
         if free >= wanted || self.freed.is_empty() {
             return Ok(free);
+        }
+        if self.freed_room == FreedRoom::AfterClose {
+            let reason = "no room for the new contents beside the old ones";
+            let hint = "remove something first, or cut the file with `diskfs truncate -s 0`";
+            return Err(Error::new(ErrorKind::NoSpace, reason).hint(hint));
         }
         self.commit()?;
         Ok(self.allocation()?.free())

@@ -73,8 +73,9 @@ pub enum CopyTo<'a> {
 /// replaced itself.
 ///
 /// # Errors
-/// With [`OnError::Stop`] the first one. With [`OnError::GoOn`] only what keeps the copy from
-/// beginning; the rest is in the summary.
+/// With [`OnError::Stop`] the first one. With [`OnError::GoOn`] what keeps the copy from beginning,
+/// and what may leave a file half copied ([`is_halfway`](crate::ErrorKind::is_halfway)); the rest is
+/// in the summary.
 pub fn copy_in(
     fs: &dyn FsWrite,
     source: &Path,

@@ -100,7 +100,7 @@ impl<'a> Copy<'a> {
         let Err(error) = outcome.map_err(|error| error.in_path(&self.path)) else {
             return Ok(());
         };
-        if self.options.on_error == OnError::Stop {
+        if self.options.on_error == OnError::Stop || error.kind().is_halfway() {
             return Err(error);
         }
         self.summary.note(error);

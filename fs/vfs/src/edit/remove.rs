@@ -4,11 +4,16 @@ use std::collections::HashSet;
 
 use crate::walk::check_name;
 use crate::{
-    DirEntry, Error, ErrorKind, FileType, FsWrite, InodeNumber, MAX_DEPTH, Result, resolve_parent,
+    DirEntry, Error, ErrorKind, FileType, FsWrite, InodeNumber, Result, WALK_PATH_MAX_BYTES,
+    resolve_parent,
 };
 
 /// Names that are taken from a directory at once, so that memory does not grow with it.
 const BATCH_LEN: usize = 1024;
+
+/// From where on a directory keeps nothing but its place while what is in it goes away: programs
+/// nest directories without a bound.
+const DEEP: usize = 32;
 
 /// What came of removing one name.
 #[derive(Debug)]
@@ -43,7 +48,7 @@ pub fn remove(fs: &dyn FsWrite, path: &[u8]) -> Result<()> {
 
 /// Removes what `path` names with everything below it, and tells `told` of each name as it goes.
 /// No symlink is followed, so nothing outside of `path` is touched. After an error it goes on with
-/// the next name.
+/// the next name, unless that is one which may have [done a part](crate::ErrorKind::is_halfway).
 ///
 /// # Errors
 /// What keeps it from beginning: as [`resolve_parent`], and `NotFound`.
@@ -56,6 +61,7 @@ pub fn remove_tree(fs: &dyn FsWrite, path: &[u8], told: &mut dyn FnMut(Removed<'
         path: path.to_vec(),
         levels: Vec::new(),
         entered: HashSet::new(),
+        ended: false,
     };
     removal.take(dir, name, inode, None);
     while let Some(entry) = removal.next() {
@@ -74,6 +80,8 @@ struct Removal<'a> {
     levels: Vec<Level>,
     /// A directory with several names, of a broken filesystem, is entered once.
     entered: HashSet<InodeNumber>,
+    /// An error was told that keeps everything else from being removed, too.
+    ended: bool,
 }
 
 /// A directory that is being emptied.
@@ -86,6 +94,8 @@ struct Level {
     batch: std::vec::IntoIter<DirEntry>,
     /// Where the next batch begins; `None` when there is none.
     cookie: Option<u64>,
+    /// Where what is behind the name that was taken last begins.
+    taken: u64,
     /// Something in it stays.
     keeps: bool,
 }
@@ -106,7 +116,14 @@ impl Removal<'_> {
             self.path.extend_from_slice(&name);
         }
         match self.try_take(dir, name, inode, file_type) {
-            Ok(Some(level)) => self.levels.push(level),
+            Ok(Some(level)) => {
+                if self.levels.len() > DEEP
+                    && let Some(above) = self.levels.last_mut()
+                {
+                    above.park();
+                }
+                self.levels.push(level);
+            }
             Ok(None) => (self.told)(Removed::File(&self.path)),
             Err(error) => self.fail(error),
         }
@@ -127,8 +144,8 @@ impl Removal<'_> {
         if file_type != FileType::Directory {
             return self.fs.unlink(dir, &name).map(|()| None);
         }
-        if self.levels.len() >= MAX_DEPTH {
-            let reason = format!("more than {MAX_DEPTH} directories are nested");
+        if self.path.len() > WALK_PATH_MAX_BYTES {
+            let reason = "the path is longer than 512 KiB";
             return Err(Error::new(ErrorKind::Unsupported, reason));
         }
         if !self.entered.insert(inode) {
@@ -142,6 +159,7 @@ impl Removal<'_> {
             path_len: self.path.len(),
             batch: Vec::new().into_iter(),
             cookie: Some(0),
+            taken: 0,
             keeps: false,
         }))
     }
@@ -150,16 +168,19 @@ impl Removal<'_> {
         if let Some(level) = self.levels.last_mut() {
             level.keeps = true;
         }
+        // A contradiction in one directory says nothing of the others.
+        self.ended |= error.kind().is_halfway() && error.kind() != ErrorKind::Corrupt;
         (self.told)(Removed::Failed(error.in_path(&self.path)));
     }
 
     /// The next name of the innermost directory; directories that are through are removed on the
     /// way. `None` when all is done.
     fn next(&mut self) -> Option<DirEntry> {
-        loop {
+        while !self.ended {
             let level = self.levels.last_mut()?;
             self.path.truncate(level.path_len);
             if let Some(entry) = level.batch.next() {
+                level.taken = entry.cookie;
                 return Some(entry);
             }
             match level.refill(self.fs) {
@@ -171,6 +192,7 @@ impl Removal<'_> {
                 }
             }
         }
+        None
     }
 
     /// Removes the innermost directory, which is empty now.
@@ -193,6 +215,14 @@ impl Removal<'_> {
 }
 
 impl Level {
+    /// Lets go of the names that were read and not taken yet.
+    fn park(&mut self) {
+        if self.batch.len() > 0 {
+            self.batch = Vec::new().into_iter();
+            self.cookie = Some(self.taken);
+        }
+    }
+
     /// Takes the next names. Returns whether there were any.
     fn refill(&mut self, fs: &dyn FsWrite) -> Result<bool> {
         let Some(cookie) = self.cookie else {
@@ -221,7 +251,7 @@ impl Level {
 mod tests {
     use super::*;
     use crate::testing::WritableMemoryFs;
-    use crate::{Follow, NewAttributes, NewKind, SetMetadata, resolve};
+    use crate::{Follow, FsRead, NewAttributes, NewKind, SetMetadata, resolve};
 
     fn add(fs: &WritableMemoryFs, path: &str, kind: NewKind<'_>) -> InodeNumber {
         let (dir, name) = resolve_parent(fs, path).unwrap();
@@ -267,6 +297,27 @@ mod tests {
         let missing = remove_tree(&fs, b"/no", &mut |_| {}).unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::NotFound);
         assert!(remove_tree(&fs, b"/", &mut |_| {}).is_err());
+    }
+
+    #[test]
+    fn a_tree_deeper_than_any_path_goes_with_what_is_beside_it() {
+        const DEPTH: usize = 3000;
+        let fs = WritableMemoryFs::new();
+        let attributes = NewAttributes::for_root(0o755);
+        let make = |dir, name: &[u8], kind| fs.create(dir, name, kind, &attributes).unwrap();
+        let mut dir = make(fs.root(), b"d", NewKind::Directory);
+        for _ in 1..DEPTH {
+            make(dir, b"a", NewKind::Regular);
+            let below = make(dir, b"d", NewKind::Directory);
+            make(dir, b"z", NewKind::Regular);
+            dir = below;
+        }
+        let mut told = removed(&fs, "/d");
+        assert_eq!(told.len(), DEPTH + 2 * (DEPTH - 1));
+        told.sort_unstable();
+        told.dedup();
+        assert_eq!(told.len(), DEPTH + 2 * (DEPTH - 1));
+        assert_eq!(fs.file_count(), 1, "the root");
     }
 
     #[test]

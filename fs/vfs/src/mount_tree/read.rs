@@ -1,9 +1,11 @@
 //! Reading a [`MountTree`].
 
+use std::time::Duration;
+
 use super::{Mount, MountTree, Opened, Source, join, split};
 use crate::{
-    DirEntries, DirEntry, FileExtents, FileType, FsRead, Identity, InodeNumber, Metadata, Result,
-    Statistics,
+    DirEntries, DirEntry, FileAttributes, FileExtents, FileType, FsRead, Identity, InodeNumber,
+    Metadata, Result, Statistics,
 };
 
 impl MountTree {
@@ -68,6 +70,18 @@ impl FsRead for MountTree {
         let (_, mount, inner) = self.find(inode)?;
         let metadata = mount.reader().metadata(inner)?;
         Ok(Metadata { inode, ..metadata })
+    }
+
+    fn file_attributes(&self, inode: InodeNumber) -> Result<FileAttributes> {
+        let (_, mount, inner) = self.find(inode)?;
+        mount.reader().file_attributes(inner)
+    }
+
+    /// That of the root's filesystem: one mount can tell one only.
+    fn time_granularity(&self) -> Duration {
+        let finest = Duration::from_nanos(1);
+        self.opened(0)
+            .map_or(finest, |root| root.reader().time_granularity())
     }
 
     fn read_at(&self, inode: InodeNumber, offset: u64, buf: &mut [u8]) -> Result<usize> {

@@ -1,11 +1,12 @@
 //! Writing to a [`MountTree`]: each change goes to one filesystem.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::{Driver, MountTree, Opened};
 use crate::{
-    Error, ErrorKind, Fallocate, FsWrite, InodeNumber, NewAttributes, NewKind, RenameMode, Result,
-    SetMetadata, SetXattr, SyncFile,
+    Error, ErrorKind, Fallocate, FileAttributes, FsWrite, InodeNumber, NewAttributes, NewKind,
+    Remains, RenameMode, Result, SetMetadata, SetXattr, SyncFile,
 };
 
 /// A file of a filesystem that can be written.
@@ -19,6 +20,7 @@ struct Target<'t> {
 impl MountTree {
     fn target(&self, inode: InodeNumber) -> Result<Target<'_>> {
         let (mount, opened, inner) = self.find(inode)?;
+        opened.changed.store(true, Ordering::Relaxed);
         Ok(Target {
             mount,
             owner: opened.owner,
@@ -91,6 +93,12 @@ fn for_all<'f>(
         first = first.and(work(&**fs));
     }
     first
+}
+
+/// What remains in two filesystems.
+fn together(one: Result<Remains>, other: Result<Remains>) -> Result<Remains> {
+    let (one, other) = (one?, other?);
+    Ok(if one == other { one } else { Remains::Some })
 }
 
 impl FsWrite for MountTree {
@@ -168,6 +176,11 @@ impl FsWrite for MountTree {
         at.fs.set_metadata(at.inner, change)
     }
 
+    fn set_file_attributes(&self, inode: InodeNumber, wanted: FileAttributes) -> Result<()> {
+        let at = self.target(inode)?;
+        at.fs.set_file_attributes(at.inner, wanted)
+    }
+
     fn set_xattr(
         &self,
         inode: InodeNumber,
@@ -216,7 +229,32 @@ impl FsWrite for MountTree {
         for_all(self.writers().rev(), |fs| fs.close())
     }
 
-    fn abandon(&self) -> Result<()> {
-        for_all(self.writers().rev(), |fs| fs.abandon())
+    /// Two filesystems are never committed in one step.
+    fn is_in_parts(&self) -> bool {
+        let is_changed = |owner: &usize| {
+            let mut mounts = self.mounts.iter().filter_map(|mount| mount.opened.get());
+            mounts.any(|opened| {
+                let opened = opened.as_ref().ok();
+                opened.is_some_and(|it| it.owner == *owner && it.changed.load(Ordering::Relaxed))
+            })
+        };
+        let all = 0..self.mounts.len();
+        let changed: Vec<usize> = all.filter(is_changed).collect();
+        match &*changed {
+            [] => false,
+            [owner] => match self.opened(*owner).and_then(Opened::writer) {
+                Ok(fs) => fs.is_in_parts(),
+                Err(_) => true,
+            },
+            _ => true,
+        }
+    }
+
+    /// All are abandoned, also when one of them can't be.
+    fn abandon(&self) -> Result<Remains> {
+        let all: Vec<_> = self.writers().rev().map(|fs| fs.abandon()).collect();
+        all.into_iter()
+            .reduce(together)
+            .unwrap_or(Ok(Remains::Nothing))
     }
 }

@@ -1,30 +1,25 @@
 //! Passwords on the command line, in the words of virt-customize.
 
-use diskfs::deploy::Password;
+use diskfs::deploy::{Password, PasswordWords, first_line};
 
 /// That of `password:TEXT`, `file:FILE` (its first line), `hash:HASH`, `random`, `locked`, `unlock` or `disabled`.
 pub(super) fn parse(selector: &str) -> Result<Password, String> {
     let mut password = Password::default();
-    match selector.split_once(':') {
-        Some(("password", text)) => password.text = Some(text.to_owned()),
-        Some(("file", path)) => password.text = Some(first_line(path)?),
-        Some(("hash", hash)) => password.hash = Some(hash.to_owned()),
-        None if selector == "random" => password.random = true,
-        None if selector == "locked" => password.locked = true,
-        None if selector == "unlock" => password.unlock = true,
-        None if selector == "disabled" => password.disabled = true,
-        _ => {
+    match PasswordWords::parse(selector) {
+        Some(PasswordWords::Text(text)) => password.text = Some(text.to_owned()),
+        Some(PasswordWords::File(path)) => {
+            password.text = Some(first_line(path).map_err(|error| error.to_string())?);
+        }
+        Some(PasswordWords::Hash(hash)) => password.hash = Some(hash.to_owned()),
+        Some(PasswordWords::Random) => password.random = true,
+        Some(PasswordWords::Locked) => password.locked = true,
+        Some(PasswordWords::Unlock) => password.unlock = true,
+        Some(PasswordWords::Disabled) => password.disabled = true,
+        None => {
             let reason =
                 "write password:TEXT, file:FILE, hash:HASH, random, locked, unlock or disabled";
             return Err(reason.to_owned());
         }
     }
     Ok(password)
-}
-
-fn first_line(path: &str) -> Result<String, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-    let line = text.lines().next().filter(|line| !line.is_empty());
-    line.map(str::to_owned)
-        .ok_or_else(|| format!("{path} has no password in its first line"))
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::super::guest::Guest;
 use super::super::super::stage::above;
+use super::super::super::text::WRITTEN;
 use crate::Result;
 
 /// An agent that is known.
@@ -59,7 +60,7 @@ impl Preset {
         };
         let start = self.start(path);
         format!(
-            "# Written by diskfs deploy.\n[Unit]\n{head}\n[Service]\nExecStart={start}\nRestart=always\nRestartSec=5\n{end}"
+            "{WRITTEN}\n[Unit]\n{head}\n[Service]\nExecStart={start}\nRestart=always\nRestartSec=5\n{end}"
         )
     }
 

@@ -7,17 +7,19 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::super::super::guest::Guest;
-use super::Password;
+use super::{Password, words};
 use crate::Result;
 
-/// What a password is to be, without its user: a text, or the other keys of [`Password`].
+/// A password without its user: the password as bare text, or the keys of [`Password`]. As bare text the words of the
+/// options (`random`, `locked`, `unlock`, `disabled`, `password:...`, `file:...`, `hash:...`), hashes of crypt(5) and empty
+/// text are refused: write `{random: true}` and so on, or `{text: random}` for a password that looks so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Selector {
-    /// The password.
+    /// The password; no selector word, no hash, not empty.
     Text(String),
-    /// The same in detail.
+    /// The password in detail.
     Detailed(Password),
 }
 
@@ -63,10 +65,21 @@ impl<'de> Visitor<'de> for Parser {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<Selector, E> {
-        Ok(Selector::Text(text.to_owned()))
+        match words::refusal(text) {
+            Some(reason) => Err(E::custom(reason)),
+            None => Ok(Selector::Text(text.to_owned())),
+        }
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> std::result::Result<Selector, A::Error> {
         Password::deserialize(MapAccessDeserializer::new(map)).map(Selector::Detailed)
     }
+}
+
+/// Reads a password whose key is there: without a value (`password:` alone, as of a variable that is not set) it is refused,
+/// not taken as if the key were missing.
+pub(in super::super) fn given<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Option<Selector>, D::Error> {
+    Selector::deserialize(deserializer).map(Some)
 }

@@ -127,3 +127,84 @@ fn what_is_no_password_is_refused() {
     let error = apply(&mut guest(bsd), "- root-password: x").unwrap_err();
     assert!(error.to_string().contains("master.passwd"), "{error}");
 }
+
+#[test]
+fn a_selector_word_as_bare_text_is_no_password() {
+    for (text, instead) in [
+        ("random", "{random: true}"),
+        ("locked", "{locked: true}"),
+        ("unlock", "{unlock: true}"),
+        ("disabled", "{disabled: true}"),
+        ("Random", "{random: true}"),
+        ("random ", "{random: true}"),
+        ("password:secret", "{text: ...}"),
+        ("file:/root/pw", "{file: /root/pw}"),
+        ("hash:$6$a$b", "{hash: ...}"),
+        ("locked:random", "{locked: true}"),
+        ("$6$saltsalt$abcdefghijklmnopqrstuvw", "{hash: ...}"),
+        ("", "{disabled: true}"),
+    ] {
+        for step in [
+            format!("- root-password: \"{text}\""),
+            format!("- user: {{name: ann, password: \"{text}\"}}"),
+        ] {
+            let mut guest = guest(DEBIAN);
+            let told = apply(&mut guest, &step).unwrap_err().to_string();
+            assert!(told.contains(instead), "{step}: {told}");
+            let is_secret = text.contains("secret") || text.contains("abcdef");
+            assert!(!is_secret || !told.contains(text), "{step}: {told}");
+            assert!(guest.stage.changes().unwrap().is_empty(), "{step}");
+        }
+    }
+}
+
+#[test]
+fn a_selector_word_in_detail_is_the_password_itself() {
+    for word in ["random", "hash:x", "file:/none", "12345", "no"] {
+        let guest = after(DEBIAN, &format!("- root-password: {{text: {word}}}"));
+        let hash = &fields(&guest, "root")[HASH];
+        assert_eq!(crypt::is_of(hash, word), Some(true), "{word}");
+    }
+    // What only begins as one of the words does is a password.
+    for word in ["randomly", "my random", "file", "hash", "a:b", "$ecret$"] {
+        let guest = after(DEBIAN, &format!("- root-password: \"{word}\""));
+        let hash = &fields(&guest, "root")[HASH];
+        assert_eq!(crypt::is_of(hash, word), Some(true), "{word}");
+    }
+}
+
+#[test]
+fn a_password_without_a_text_is_refused() {
+    for value in [
+        "12345",
+        "0123",
+        "true",
+        "~",
+        "",
+        "1.5",
+        "[a]",
+        "{text: \"\"}",
+    ] {
+        for step in [
+            format!("- root-password: {value}"),
+            format!("- user: {{name: ann, password: {value}}}"),
+        ] {
+            let mut guest = guest(DEBIAN);
+            assert!(apply(&mut guest, &step).is_err(), "{step}");
+            assert!(guest.stage.changes().unwrap().is_empty(), "{step}");
+        }
+    }
+}
+
+#[test]
+fn the_first_line_of_a_file_is_a_password() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("secret");
+    std::fs::write(&path, "of a file\nrest\n").unwrap();
+    let step = format!("- root-password: {{file: \"{}\"}}", path.display());
+    let guest = after(DEBIAN, &step);
+    let hash = &fields(&guest, "root")[HASH];
+    assert_eq!(crypt::is_of(hash, "of a file"), Some(true));
+    std::fs::write(&path, "\n").unwrap();
+    assert!(apply(&mut self::guest(DEBIAN), &step).is_err());
+}

@@ -1,9 +1,9 @@
 //! apt: sources.list(5).
 
 use super::super::super::guest::Guest;
-use super::super::super::text::of_lines;
+use super::super::super::text::{WRITTEN, of_lines};
 use super::Repository;
-use super::key::Key;
+use super::key::{self, Key};
 use crate::Result;
 
 const DIR: &str = "/etc/apt/sources.list.d";
@@ -14,8 +14,6 @@ const TRUSTED: &str = "/etc/apt/trusted.gpg.d";
 
 /// What dpkg has installed.
 const STATUS: &str = "/var/lib/dpkg/status";
-
-const WRITTEN: &str = "# Written by diskfs deploy.";
 
 pub(super) fn put(
     guest: &mut Guest,
@@ -40,9 +38,7 @@ pub(super) fn put(
     let key_path = format!("{dir}/{name}.gpg");
     if let Some(key) = key {
         let bytes = key.binary(guest)?;
-        guest.stage.make_dirs(dir, 0o755)?;
-        guest.stage.write(&key_path, bytes)?;
-        guest.stage.set_permissions(&key_path, 0o644)?;
+        key::put(guest, &key_path, bytes)?;
     } else {
         guest.stage.remove(&format!("{KEYRINGS}/{name}.gpg"))?;
         guest.stage.remove(&format!("{TRUSTED}/{name}.gpg"))?;

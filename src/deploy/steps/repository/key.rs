@@ -3,6 +3,7 @@
 use base64ct::{Base64, Encoding};
 
 use super::super::super::guest::Guest;
+use super::super::super::stage::above;
 use super::Repository;
 use crate::{Error, Result};
 
@@ -90,6 +91,13 @@ impl Key {
     pub(super) fn as_is(&self) -> &[u8] {
         &self.bytes
     }
+}
+
+/// Puts a key where programs look for it, which all may read.
+pub(super) fn put(guest: &mut Guest, path: &str, bytes: Vec<u8>) -> Result<()> {
+    guest.stage.make_dirs(above(path), 0o755)?;
+    guest.stage.write(path, bytes)?;
+    guest.stage.set_permissions(path, 0o644)
 }
 
 fn wrong(guest: &Guest) -> Error {

@@ -1,9 +1,9 @@
 //! The other managers' lists: yum.conf(5) and zypper's, apk-repositories(5), pacman.conf(5).
 
 use super::super::super::guest::Guest;
-use super::super::super::text::{of_lines, with_line};
+use super::super::super::text::{WRITTEN, of_lines, with_line};
 use super::Repository;
-use super::key::Key;
+use super::key::{self, Key};
 use crate::Result;
 
 /// Where each repository has a file.
@@ -34,14 +34,12 @@ pub(super) fn put_ini(
     match key {
         Some(key) => {
             let bytes = key.armored(guest)?.to_vec();
-            guest.stage.make_dirs(RPM_GPG, 0o755)?;
-            guest.stage.write(&key_path, bytes)?;
-            guest.stage.set_permissions(&key_path, 0o644)?;
+            key::put(guest, &key_path, bytes)?;
         }
         None => guest.stage.remove(&key_path)?,
     }
     let mut lines = vec![
-        "# Written by diskfs deploy.".to_owned(),
+        WRITTEN.to_owned(),
         format!("[{name}]"),
         format!("name={name}"),
         format!("baseurl={url}"),
@@ -79,9 +77,7 @@ pub(super) fn put_apk(
     }
     if let Some(key) = key {
         let file = key_file_of_apk(guest, name, key)?;
-        guest.stage.make_dirs(APK_KEYS, 0o755)?;
-        guest.stage.write(&file, key.as_is().to_vec())?;
-        guest.stage.set_permissions(&file, 0o644)?;
+        key::put(guest, &file, key.as_is().to_vec())?;
     }
     let text = guest.stage.text(APK)?.unwrap_or_default();
     let mark = format!("{MARK} {name}");
@@ -145,9 +141,8 @@ pub(super) fn put_pacman(
     }
     if let Some(key) = key {
         let file = format!("{PACMAN_KEYS}/{name}.asc");
-        guest.stage.make_dirs(PACMAN_KEYS, 0o755)?;
-        guest.stage.write(&file, key.armored(guest)?.to_vec())?;
-        guest.stage.set_permissions(&file, 0o644)?;
+        let bytes = key.armored(guest)?.to_vec();
+        key::put(guest, &file, bytes)?;
         guest.note(format!(
             "only the guest's pacman-key makes a key count: run `pacman-key --add {file}` and `pacman-key --lsign-key ID` at its first start"
         ));

@@ -4,49 +4,41 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use diskfs_vfs::{FileType, NewKind, RenameMode, SyncFile};
+use diskfs_vfs::{FileType, NewKind, SyncFile};
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, Filesystem,
-    FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags,
-    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
-    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
-    TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
+    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
 
 use super::super::adapter::MAX_BACKGROUND;
 use super::super::attributes::{decode_device, kind, no_attributes};
-use super::super::flags::FS_IOC_SETFLAGS;
+use super::super::flags::{FS_IOC_FSSETXATTR, FS_IOC_SETFLAGS, with_flags, with_fsxattr};
+use super::super::options::Writes;
 use super::super::reading::report;
 use super::copy::{self, Place};
 use super::listing::Listed;
+use super::privileges::Asker;
+use super::references::StalePages;
+use super::replies::{is_direct, rename_mode, reply_empty, reply_entry};
 use super::set_attributes::Wish;
-use super::{Answer, Full, Maker, Refusal, WritingAdapter};
-
-/// What the kernel is asked for, as far as it has it; the reasons are in `src/export/DESIGN.md`.
-const WANTED: [InitFlags; 11] = [
-    InitFlags::FUSE_WRITEBACK_CACHE,
-    InitFlags::FUSE_ATOMIC_O_TRUNC,
-    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-    // The umask is the driver's to apply: a default ACL goes before it.
-    InitFlags::FUSE_DONT_MASK,
-    InitFlags::FUSE_PARALLEL_DIROPS,
-    InitFlags::FUSE_DO_READDIRPLUS,
-    InitFlags::FUSE_CACHE_SYMLINKS,
-    InitFlags::FUSE_EXPLICIT_INVAL_DATA,
-    InitFlags::FUSE_ASYNC_DIO,
-    // Append-only files are written without the cache, and can be mapped all the same.
-    InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-    InitFlags::FUSE_EXPORT_SUPPORT,
-];
+use super::wanted::{WANTED, WANTED_TO_CACHE};
+use super::{Full, Maker, Refusal, WritingAdapter};
 
 /// The handle of every open file: none has a state of its own.
 const NO_HANDLE: FileHandle = FileHandle(0);
 
 impl Filesystem for WritingAdapter {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        for flags in WANTED {
+        let to_cache = match self.writes {
+            Writes::Through => &[][..],
+            Writes::Cached => &WANTED_TO_CACHE,
+        };
+        for &flags in WANTED.iter().chain(to_cache) {
             // What this kernel lacks, it does without.
             let _ = config.add_capabilities(flags);
         }
@@ -54,6 +46,8 @@ impl Filesystem for WritingAdapter {
             // Only then: it makes the kernel check modes, too.
             let _ = config.add_capabilities(InitFlags::FUSE_POSIX_ACL);
         }
+        // What the kernel keeps is what the image has then.
+        let _ = config.set_time_granularity(self.fs.time_granularity());
         let _ = config.set_max_background(MAX_BACKGROUND);
         Ok(())
     }
@@ -113,7 +107,7 @@ impl Filesystem for WritingAdapter {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        self.reading.answer("setattr", || {
+        self.answer_change("setattr", || {
             let wish = Wish {
                 mode,
                 uid,
@@ -123,7 +117,7 @@ impl Filesystem for WritingAdapter {
                 modified,
                 changed,
             };
-            match self.set_attributes(self.inode(node), &wish, request.uid()) {
+            match self.set_attributes(self.inode(node), &wish, Asker::new(request)) {
                 Ok(()) => self.reading.getattr(node, reply),
                 Err(refusal) => reply.error(refusal.report("setattr")),
             }
@@ -145,7 +139,7 @@ impl Filesystem for WritingAdapter {
         device: u32,
         reply: ReplyEntry,
     ) {
-        self.reading.answer("mknod", || {
+        self.answer_change("mknod", || {
             let device = decode_device(device);
             let kind = match FileType::from_mode(mode) {
                 Some(FileType::Regular) => NewKind::Regular,
@@ -174,7 +168,7 @@ impl Filesystem for WritingAdapter {
         umask: u32,
         reply: ReplyEntry,
     ) {
-        self.reading.answer("mkdir", || {
+        self.answer_change("mkdir", || {
             let maker = Maker::new(request, mode, umask);
             let made = self.make(parent, name, NewKind::Directory, maker);
             reply_entry("mkdir", self.reading.kept, made, reply);
@@ -189,7 +183,7 @@ impl Filesystem for WritingAdapter {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        self.reading.answer("symlink", || {
+        self.answer_change("symlink", || {
             let kind = NewKind::Symlink(target.as_os_str().as_bytes());
             let maker = Maker::new(request, 0o777, 0);
             reply_entry(
@@ -211,7 +205,7 @@ impl Filesystem for WritingAdapter {
         _flags: i32,
         reply: ReplyCreate,
     ) {
-        self.reading.answer("create", || {
+        self.answer_change("create", || {
             let maker = Maker::new(request, mode, umask);
             match self.make(parent, name, NewKind::Regular, maker) {
                 Ok((attr, generation)) => {
@@ -219,6 +213,27 @@ impl Filesystem for WritingAdapter {
                     reply.created(&self.reading.kept, &attr, generation, NO_HANDLE, flags);
                 }
                 Err(refusal) => reply.error(refusal.report("create")),
+            }
+        });
+    }
+
+    fn tmpfile(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        mode: u32,
+        umask: u32,
+        _flags: i32,
+        reply: ReplyCreate,
+    ) {
+        self.answer_change("tmpfile", || {
+            let maker = Maker::new(request, mode, umask);
+            match self.make_unnamed(parent, maker) {
+                Ok((attr, generation)) => {
+                    let flags = FopenFlags::FOPEN_KEEP_CACHE;
+                    reply.created(&self.reading.kept, &attr, generation, NO_HANDLE, flags);
+                }
+                Err(refusal) => reply.error(refusal.report("tmpfile")),
             }
         });
     }
@@ -231,7 +246,7 @@ impl Filesystem for WritingAdapter {
         name: &OsStr,
         reply: ReplyEntry,
     ) {
-        self.reading.answer("link", || {
+        self.answer_change("link", || {
             let (inode, dir) = (self.inode(node), self.inode(parent));
             let linked = self.change(dir, || self.fs.link(inode, dir, name.as_bytes()));
             let entry = linked.and_then(|()| self.known(inode));
@@ -245,7 +260,7 @@ impl Filesystem for WritingAdapter {
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.reading.answer("unlink", || {
+        self.answer_change("unlink", || {
             let dir = self.inode(parent);
             let done = self.change(dir, || self.fs.unlink(dir, name.as_bytes()));
             reply_empty("unlink", done.map_err(Refusal::from), reply);
@@ -253,7 +268,7 @@ impl Filesystem for WritingAdapter {
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.reading.answer("rmdir", || {
+        self.answer_change("rmdir", || {
             let dir = self.inode(parent);
             let done = self.change(dir, || self.fs.rmdir(dir, name.as_bytes()));
             reply_empty("rmdir", done.map_err(Refusal::from), reply);
@@ -270,7 +285,7 @@ impl Filesystem for WritingAdapter {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        self.reading.answer("rename", || {
+        self.answer_change("rename", || {
             let Some(mode) = rename_mode(flags) else {
                 return reply.error(Errno::EINVAL);
             };
@@ -283,8 +298,11 @@ impl Filesystem for WritingAdapter {
     }
 
     fn open(&self, request: &Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        if flags.0 & libc::O_TRUNC != 0 {
+            self.changed.note();
+        }
         self.reading.answer("open", || {
-            match self.open_file(self.inode(node), flags, request.uid()) {
+            match self.open_file(self.inode(node), flags, Asker::new(request)) {
                 Ok(flags) => reply.opened(NO_HANDLE, flags),
                 Err(error) => reply.error(report("open", &error)),
             }
@@ -298,32 +316,51 @@ impl Filesystem for WritingAdapter {
         _handle: FileHandle,
         offset: u64,
         size: u32,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.reading
-            .answer("read", || self.reading.read(node, offset, size, reply));
+        self.reading.answer("read", || {
+            if !is_direct(flags) {
+                self.references.note_pages(self.inode(node));
+            }
+            self.reading.read(node, offset, size, reply);
+        });
     }
 
     fn write(
         &self,
-        _request: &Request,
+        request: &Request,
         node: INodeNo,
         _handle: FileHandle,
         offset: u64,
         data: &[u8],
         write_flags: WriteFlags,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        self.reading.answer("write", || {
-            match self.write_some(self.inode(node), offset, data, write_flags) {
+        self.answer_change("write", || {
+            let inode = self.inode(node);
+            // What comes from the cache has the flags of any file that is open.
+            let is_direct = is_direct(flags) && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+            if !is_direct {
+                self.references.note_pages(inode);
+            }
+            let asker = Asker::new(request);
+            let done = self.write_some(asker, node, offset, data, write_flags, flags);
+            // Also after an error: a part may be written.
+            let stale = if is_direct {
+                let len_bytes = data.len() as u64;
+                self.references.stale_pages(inode, offset, len_bytes)
+            } else {
+                StalePages::None
+            };
+            self.without_stale_pages(node, stale, move || match done {
                 // A request holds less than 4 GiB.
                 Ok(written) => reply.written(u32::try_from(written).unwrap_or(u32::MAX)),
                 Err(error) => reply.error(report("write", &error)),
-            }
+            });
         });
     }
 
@@ -335,7 +372,7 @@ impl Filesystem for WritingAdapter {
         _lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        // The kernel has handed over what was written before it asks, and tells the errors of that.
+        // The kernel has handed over what it had before it asks, and tells the errors of that.
         reply.error(Errno::ENOSYS);
     }
 
@@ -446,7 +483,7 @@ impl Filesystem for WritingAdapter {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        self.reading.answer("setxattr", || {
+        self.answer_change("setxattr", || {
             let name = name.as_bytes();
             let done = self.set_xattr(request, self.inode(node), name, value, flags);
             reply_empty("setxattr", done, reply);
@@ -472,7 +509,7 @@ impl Filesystem for WritingAdapter {
     }
 
     fn removexattr(&self, _request: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.reading.answer("removexattr", || {
+        self.answer_change("removexattr", || {
             let done = self.fs.remove_xattr(self.inode(node), name.as_bytes());
             reply_empty("removexattr", done.map_err(Refusal::from), reply);
         });
@@ -489,15 +526,16 @@ impl Filesystem for WritingAdapter {
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
-        self.reading.answer("ioctl", || match command {
-            FS_IOC_SETFLAGS => self.set_flags(node, input, reply),
+        self.answer_change("ioctl", || match command {
+            FS_IOC_SETFLAGS => self.set_flags(node, |old| with_flags(input, old), reply),
+            FS_IOC_FSSETXATTR => self.set_flags(node, |old| with_fsxattr(input, old), reply),
             _ => self.reading.ioctl(node, command, reply),
         });
     }
 
     fn fallocate(
         &self,
-        _request: &Request,
+        request: &Request,
         node: INodeNo,
         _handle: FileHandle,
         offset: u64,
@@ -505,8 +543,10 @@ impl Filesystem for WritingAdapter {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        self.reading.answer("fallocate", || {
-            let done = self.fallocate_range(self.inode(node), offset, len_bytes, mode);
+        self.answer_change("fallocate", || {
+            let dropped = self.drop_rights(node, Asker::new(request));
+            let done = dropped
+                .and_then(|()| self.fallocate_range(self.inode(node), offset, len_bytes, mode));
             reply_empty("fallocate", done.map_err(Refusal::from), reply);
         });
     }
@@ -526,7 +566,7 @@ impl Filesystem for WritingAdapter {
 
     fn copy_file_range(
         &self,
-        _request: &Request,
+        request: &Request,
         from_node: INodeNo,
         _from_handle: FileHandle,
         from_offset: u64,
@@ -537,50 +577,17 @@ impl Filesystem for WritingAdapter {
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        self.reading.answer("copy_file_range", || {
+        self.answer_change("copy_file_range", || {
             let place = |node, offset| Place {
                 inode: self.inode(node),
                 offset,
             };
             let (from, to) = (place(from_node, from_offset), place(to_node, to_offset));
-            match copy::copy(&*self.fs, from, to, len_bytes) {
+            let dropped = self.drop_rights(to_node, Asker::new(request));
+            match dropped.and_then(|()| copy::copy(&*self.fs, from, to, len_bytes)) {
                 Ok(copied) => reply.written(u32::try_from(copied).unwrap_or(u32::MAX)),
                 Err(error) => reply.error(report("copy_file_range", &error)),
             }
         });
-    }
-}
-
-fn rename_mode(flags: RenameFlags) -> Option<RenameMode> {
-    const NO_REPLACE: RenameFlags = RenameFlags::RENAME_NOREPLACE;
-    const WHITEOUT: RenameFlags = RenameFlags::RENAME_WHITEOUT;
-    match flags {
-        flags if flags.is_empty() => Some(RenameMode::Replace),
-        NO_REPLACE => Some(RenameMode::NoReplace),
-        RenameFlags::RENAME_EXCHANGE => Some(RenameMode::Exchange),
-        WHITEOUT => Some(RenameMode::Whiteout),
-        flags if flags == NO_REPLACE.union(WHITEOUT) => Some(RenameMode::NoReplaceWhiteout),
-        _ => None,
-    }
-}
-
-/// Answers a request for a new name.
-fn reply_entry(
-    operation: &str,
-    kept: Duration,
-    made: Answer<(FileAttr, Generation)>,
-    reply: ReplyEntry,
-) {
-    match made {
-        Ok((attr, generation)) => reply.entry(&kept, &attr, generation),
-        Err(refusal) => reply.error(refusal.report(operation)),
-    }
-}
-
-/// Answers a request that tells nothing but that it is done.
-fn reply_empty(operation: &str, done: Answer<()>, reply: ReplyEmpty) {
-    match done {
-        Ok(()) => reply.ok(),
-        Err(refusal) => reply.error(refusal.report(operation)),
     }
 }

@@ -25,6 +25,21 @@ impl WritingAdapter {
         Ok(self.known(inode)?)
     }
 
+    /// Makes a file without a name, which the kernel knows from then on.
+    pub(super) fn make_unnamed(
+        &self,
+        parent: INodeNo,
+        maker: Maker,
+    ) -> Answer<(FileAttr, Generation)> {
+        let dir = self.inode(parent);
+        let attributes = self.attributes_of_new(dir, maker)?;
+        let inode = self.fs.create_unnamed(dir, &attributes)?;
+        let known = self.known(inode);
+        // The kernel holds it from now on, or it goes.
+        self.fs.release(inode)?;
+        Ok(known?)
+    }
+
     fn attributes_of_new(&self, dir: InodeNumber, maker: Maker) -> Answer<NewAttributes> {
         let ids = &self.reading.ids;
         let (mut dir_uid, mut dir_gid) = (0, 0);

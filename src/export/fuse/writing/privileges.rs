@@ -5,6 +5,7 @@
 use std::fs;
 
 use diskfs_vfs::{ErrorKind, FileType, FsWrite, InodeNumber, Metadata, Result, SetMetadata};
+use fuser::Request;
 
 const SET_USER_ID: u16 = 0o4000;
 const SET_GROUP_ID: u16 = 0o2000;
@@ -13,14 +14,45 @@ const GROUP_EXECUTE: u16 = 0o0010;
 /// file(7) of capabilities(7).
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// The permissions that a file has without the bits that give its owner's rights away. On a file
-/// that its group may not run, set-group-id means locking, and stays.
-pub(super) fn without_ids(metadata: &Metadata) -> u16 {
+/// The process that a request comes from, by its ids on the host. Whether it has `CAP_FSETID` is not
+/// told to us; root is taken to have it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asker {
+    uid: u32,
+    gid: u32,
+    pid: u32,
+}
+
+impl Asker {
+    pub(super) fn new(request: &Request) -> Self {
+        Self {
+            uid: request.uid(),
+            gid: request.gid(),
+            pid: request.pid(),
+        }
+    }
+
+    pub(super) fn is_root(self) -> bool {
+        self.uid == 0
+    }
+
+    /// Whether it is of a group, which is looked up only if it is not its first one.
+    pub(super) fn has_group(self, gid: u32) -> bool {
+        self.gid == gid || has_group(self.pid, gid)
+    }
+}
+
+/// Returns the permissions without the bits that give the owner's rights away. On a file that its
+/// group may not run, set-group-id means locking, and stays if `is_of_group` says that whoever
+/// changes the file is of its group (`setattr_should_drop_sgid` in Linux).
+pub(super) fn without_ids(metadata: &Metadata, is_of_group: impl FnOnce() -> bool) -> u16 {
     let permissions = metadata.permissions;
-    if metadata.file_type == FileType::Directory {
+    if metadata.file_type == FileType::Directory || permissions & (SET_USER_ID | SET_GROUP_ID) == 0
+    {
         return permissions;
     }
-    let lost = if permissions & GROUP_EXECUTE == 0 {
+    let means_locking = permissions & (SET_GROUP_ID | GROUP_EXECUTE) == SET_GROUP_ID;
+    let lost = if means_locking && is_of_group() {
         SET_USER_ID
     } else {
         SET_USER_ID | SET_GROUP_ID
@@ -28,14 +60,19 @@ pub(super) fn without_ids(metadata: &Metadata) -> u16 {
     permissions & !lost
 }
 
-/// Takes both bits.
-pub(super) fn drop_ids(fs: &dyn FsWrite, inode: InodeNumber) -> Result<()> {
+/// Takes both bits. Returns whether there was one.
+pub(super) fn drop_ids(
+    fs: &dyn FsWrite,
+    inode: InodeNumber,
+    is_of_group: impl FnOnce(&Metadata) -> bool,
+) -> Result<bool> {
     let metadata = fs.metadata(inode)?;
-    let permissions = without_ids(&metadata);
+    let permissions = without_ids(&metadata, || is_of_group(&metadata));
     if permissions == metadata.permissions {
-        return Ok(());
+        return Ok(false);
     }
-    set_permissions(fs, inode, permissions)
+    set_permissions(fs, inode, permissions)?;
+    Ok(true)
 }
 
 /// Takes the capabilities.
@@ -69,7 +106,7 @@ fn set_permissions(fs: &dyn FsWrite, inode: InodeNumber, permissions: u16) -> Re
 
 /// Whether a process is of a group besides its first one, as far as it can be seen. A request tells
 /// the first one only.
-pub(super) fn has_group(pid: u32, gid: u32) -> bool {
+fn has_group(pid: u32, gid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"));
     let mut groups = groups.unwrap_or_default().split_whitespace();

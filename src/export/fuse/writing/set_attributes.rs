@@ -7,7 +7,8 @@ use fuser::TimeOrNow;
 
 use super::super::attributes::timestamp;
 use super::make::low_bits;
-use super::{Answer, NO_ID, WritingAdapter, privileges};
+use super::privileges::{self, Asker};
+use super::{Answer, NO_ID, WritingAdapter};
 
 /// What is to change; `None` stays.
 #[derive(Debug, Default)]
@@ -23,7 +24,12 @@ pub(super) struct Wish {
 
 impl WritingAdapter {
     /// Does what SETATTR asks for on behalf of `asker`.
-    pub(super) fn set_attributes(&self, inode: InodeNumber, wish: &Wish, asker: u32) -> Answer<()> {
+    pub(super) fn set_attributes(
+        &self,
+        inode: InodeNumber,
+        wish: &Wish,
+        asker: Asker,
+    ) -> Answer<()> {
         if let Some(size) = wish.size {
             self.set_len(inode, size, asker)?;
         }
@@ -35,7 +41,7 @@ impl WritingAdapter {
             ..SetMetadata::default()
         };
         if wish.uid.is_some() || wish.gid.is_some() {
-            self.set_owner(inode, wish, &mut change)?;
+            self.set_owner(inode, wish, &mut change, asker)?;
         }
         if change != SetMetadata::default() {
             self.fs.set_metadata(inode, &change)?;
@@ -44,7 +50,13 @@ impl WritingAdapter {
     }
 
     /// A file that is given away loses its owner's rights, whoever gives it.
-    fn set_owner(&self, inode: InodeNumber, wish: &Wish, change: &mut SetMetadata) -> Answer<()> {
+    fn set_owner(
+        &self,
+        inode: InodeNumber,
+        wish: &Wish,
+        change: &mut SetMetadata,
+        asker: Asker,
+    ) -> Answer<()> {
         let ids = &self.reading.ids;
         let metadata = self.fs.metadata(inode)?;
         if let Some(uid) = wish.uid {
@@ -53,7 +65,9 @@ impl WritingAdapter {
         if let Some(gid) = wish.gid {
             change.gid = Some(ids.gid.owner(gid, metadata.gid).ok_or(NO_ID)?);
         }
-        let permissions = privileges::without_ids(&metadata);
+        let permissions = privileges::without_ids(&metadata, || {
+            asker.is_root() || self.is_of_group(asker, &metadata)
+        });
         if change.permissions.is_none() && permissions != metadata.permissions {
             change.permissions = Some(permissions);
         }

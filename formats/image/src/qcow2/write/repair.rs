@@ -8,6 +8,7 @@ use diskfs_block::{Error, Result};
 
 use crate::numbers::{to_u64, to_usize};
 use crate::qcow2::check;
+use crate::qcow2::header::REFCOUNT_TABLE_MAX_BYTES;
 use crate::qcow2::l1_entry;
 use crate::qcow2::l2_entry::{L2Entry, StandardCluster};
 use crate::qcow2::units::{GuestOffset, HostOffset};
@@ -23,8 +24,9 @@ impl Writer {
         let references = check::references(self.image.as_ref(), &self.header, rules);
         let mut references = references.map_err(|e| e.hint(ADVICE))?;
         self.begin()?;
+        let in_file = to_u64(references.len());
         self.lock().add_missing_blocks(&mut references)?;
-        let last = self.block_of(to_u64(references.len()));
+        let last = self.block_of(in_file.max(to_u64(references.len())));
         for block in 0..=last {
             self.lock().recount(block, &references)?;
             self.flush_when_full()?;
@@ -56,23 +58,15 @@ impl Writer {
 
 impl Locked<'_> {
     /// Gives a block to each stretch of clusters that is in use and has none. They go behind all
-    /// that is in use.
+    /// that is in use, and what else the file has there is free.
     fn add_missing_blocks(&mut self, references: &mut Vec<u32>) -> Result<()> {
+        let used = references.iter().rposition(|&count| count > 0);
+        references.truncate(used.map_or(0, |last| last.saturating_add(1)));
+        self.lengthen_table(references)?;
         let mut index = 0;
         // Each new block makes the file longer, by at most one stretch for the last of them.
-        while index
-            <= self
-                .writer
-                .block_of(to_u64(references.len()).saturating_sub(1))
-        {
-            let entries = self.writer.block_entries();
-            let start = to_usize(index.saturating_mul(entries));
-            let end = start
-                .saturating_add(to_usize(entries))
-                .min(references.len());
-            let stretch = references.get(start..end).unwrap_or_default();
-            let is_used = stretch.iter().any(|&count| count > 0);
-            if is_used && self.block_place(index)?.is_none() {
+        while index < self.stretches(references) {
+            if self.misses_block(index, references)? {
                 let at = self.place_of(to_u64(references.len()));
                 self.put_block(index, at)?;
                 references.push(1);
@@ -82,11 +76,98 @@ impl Locked<'_> {
         Ok(())
     }
 
-    fn put_block(&mut self, index: u64, at: HostOffset) -> Result<()> {
-        if index >= to_u64(self.state.refcount_table.len()) {
-            let reason = "refcount table has no room for the clusters that are in use";
-            return Err(Error::unsupported(reason).hint(ADVICE));
+    /// Stretches of clusters that the references reach over.
+    fn stretches(&self, references: &[u32]) -> u64 {
+        let last = to_u64(references.len()).saturating_sub(1);
+        self.writer.block_of(last).saturating_add(1)
+    }
+
+    fn misses_block(&self, index: u64, references: &[u32]) -> Result<bool> {
+        let entries = self.writer.block_entries();
+        let start = to_usize(index.saturating_mul(entries));
+        let end = start.saturating_add(to_usize(entries));
+        let stretch = references.get(start..end.min(references.len()));
+        let is_used = stretch.unwrap_or_default().iter().any(|&count| count > 0);
+        Ok(is_used && self.block_place(index)?.is_none())
+    }
+
+    /// Makes the table long enough for the clusters that are in use, and for what is about to be
+    /// added: the blocks that are missing, and the longer table.
+    fn lengthen_table(&mut self, references: &mut Vec<u32>) -> Result<()> {
+        let mut missing = 0_u64;
+        for index in 0..self.stretches(references) {
+            missing = missing.saturating_add(u64::from(self.misses_block(index, references)?));
         }
+        let used = to_u64(references.len());
+        let old_len = to_u64(self.state.refcount_table.len());
+        let Some(clusters) = self.longer_table(used.saturating_add(missing), old_len)? else {
+            return Ok(());
+        };
+        let at = self.place_of(used);
+        let old = self.state.refcount_table_at;
+        self.move_table(at, clusters)?;
+        for _ in 0..clusters {
+            references.push(1);
+        }
+        let cluster_size = self.writer.geometry().cluster_size();
+        let old_clusters = old_len.saturating_mul(8).div_ceil(cluster_size);
+        let first = to_usize(self.cluster_at(old));
+        let was_old = references.iter_mut().skip(first);
+        for count in was_old.take(to_usize(old_clusters)) {
+            *count = count.saturating_sub(1);
+        }
+        Ok(())
+    }
+
+    /// How many clusters a table takes that has room for `used` clusters, for itself, and for the
+    /// blocks of what is added; `None` when one of `old_len` entries has.
+    fn longer_table(&self, used: u64, old_len: u64) -> Result<Option<u64>> {
+        let cluster_size = self.writer.geometry().cluster_size();
+        let mut clusters = 0_u64;
+        loop {
+            // The table's clusters are counted by blocks that are clusters themselves.
+            let added = clusters
+                .saturating_add(self.writer.block_of(clusters))
+                .saturating_add(2);
+            let last = used.saturating_add(added);
+            let needed = self.writer.block_of(last).saturating_add(1);
+            if needed <= old_len {
+                return Ok(None);
+            }
+            let wanted = needed.max(old_len.saturating_add(old_len / 2));
+            let enough = wanted.saturating_mul(8).div_ceil(cluster_size);
+            if enough.saturating_mul(cluster_size) > REFCOUNT_TABLE_MAX_BYTES {
+                let reason = "refcount table has no room for the clusters that are in use";
+                return Err(Error::unsupported(reason).hint(ADVICE));
+            }
+            if enough <= clusters {
+                return Ok(Some(clusters));
+            }
+            clusters = enough;
+        }
+    }
+
+    /// Writes the table, with room for more, to clusters that nothing uses, and has the header point
+    /// to it. Either table is right whatever happens meanwhile: they have the same blocks.
+    fn move_table(&mut self, at: HostOffset, clusters: u64) -> Result<()> {
+        let first = self.cluster_at(at);
+        self.check_free(first, clusters)?;
+        self.reach(self.place_of(first.saturating_add(clusters)))?;
+        let _ = self.touched(first, clusters);
+        let len_bytes = clusters.saturating_mul(self.writer.geometry().cluster_size());
+        let mut table = self.state.refcount_table.clone();
+        table.resize(to_usize(len_bytes / 8), 0);
+        let bytes: Vec<u8> = table.iter().flat_map(|entry| entry.to_be_bytes()).collect();
+        self.writer.image.write_at(at.0, &bytes)?;
+        self.writer.image.flush()?;
+        self.writer.point_to_refcount_table(at, clusters)?;
+        self.writer.image.flush()?;
+        self.state.refcount_table = table;
+        self.state.refcount_table_at = at;
+        Ok(())
+    }
+
+    fn put_block(&mut self, index: u64, at: HostOffset) -> Result<()> {
         let first = self.cluster_at(at);
         self.reach(self.place_of(first.saturating_add(1)))?;
         self.write_block(at, 0..0)?;

@@ -46,7 +46,7 @@ fn link(handle: &Handle<'_>, number: u32, dir: u32, name: &[u8]) -> Result<()> {
     }
     if dir.has(InodeFlags::PROJECT_INHERIT) && dir.project != inode.project {
         let reason = "the file belongs to another project than the directory";
-        return Err(Error::new(ErrorKind::Invalid, reason)).in_inode(number);
+        return Err(Error::new(ErrorKind::CrossesDevices, reason)).in_inode(number);
     }
     let file_type = inode.file_type.unwrap_or(FileType::Regular);
     let inserted = directory::insert(handle, &mut dir, name, number, file_type);

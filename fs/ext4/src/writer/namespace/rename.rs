@@ -345,7 +345,7 @@ fn type_of(inode: &Inode) -> FileType {
 fn check_project(dir: &Inode, inode: &Inode) -> Result<()> {
     if dir.has(InodeFlags::PROJECT_INHERIT) && dir.project != inode.project {
         let reason = "the file belongs to another project than the directory";
-        return Err(Error::new(ErrorKind::Invalid, reason)).in_inode(inode.number);
+        return Err(Error::new(ErrorKind::CrossesDevices, reason)).in_inode(inode.number);
     }
     Ok(())
 }

@@ -225,7 +225,8 @@ impl Node {
                 return Err(self.error(ErrorKind::Unsupported));
             }
         }
-        let sets_time = |time| matches!(time, Some(SetTime::At(_)));
+        // The present is what the inode's change is, too.
+        let sets_time = |time| matches!(time, Some(SetTime::At(_))) && time != change.changed;
         let is_free = change.permissions.is_none()
             && change.uid.is_none()
             && change.gid.is_none()

@@ -1,0 +1,320 @@
+//! One name in one image, from its bytes to an open file.
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use diskfs_block::{Error, ErrorKind, File, Result};
+use rustix::fs::{FileType, Stat};
+
+use super::beneath::open_checked;
+use super::{Access, Gate, NamedFor, Namer, Policy};
+
+const CLOSED_HINT: &str = "leave out --no-backing (in the configuration: `backing = \"none\"`) to open it, or give --allow-backing DIR";
+const PROTOCOL_HINT: &str = "give the image a plain path with `qemu-img rebase -u`";
+
+/// What an image wants to be opened.
+pub(super) struct Request<'a> {
+    pub(super) gate: &'a Gate,
+    pub(super) image: Namer<'a>,
+    pub(super) name: &'a [u8],
+    pub(super) what: NamedFor,
+    pub(super) access: Access,
+}
+
+/// A directory to open below, and why.
+struct Root {
+    /// As it really is.
+    dir: PathBuf,
+    reason: Reason,
+}
+
+/// Why the gate lets a file through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    /// The user named the file itself.
+    File,
+    /// The user, or the policy, named a directory above it.
+    Directory,
+    /// It is below the image's own directory.
+    Beside,
+}
+
+/// A file that the gate may let through.
+struct Found<'a> {
+    root: &'a Path,
+    rest: &'a Path,
+    reason: Reason,
+}
+
+impl Found<'_> {
+    /// Whether it is a dot file, or in a directory that is one, below the root.
+    fn is_hidden(&self) -> bool {
+        let is_hidden = |part: Component<'_>| part.as_os_str().as_bytes().starts_with(b".");
+        self.rest.components().any(is_hidden)
+    }
+}
+
+impl Request<'_> {
+    pub(super) fn open(&self) -> Result<File> {
+        if self.gate.is_closed() {
+            return Err(self.denied("the gate is closed", CLOSED_HINT));
+        }
+        let own_dir = self.own_dir();
+        let named = own_dir.join(self.plain_path()?);
+        let roots = self.roots(own_dir);
+        // The kernel resolves links here; below, nothing but real directories is walked.
+        let real = match named.canonicalize() {
+            Ok(real) => real,
+            Err(e) => return Err(self.cannot_resolve(e, &named, &roots)),
+        };
+        let found = self.find(&real, &roots)?;
+        self.check_name(&found)?;
+        let fd = open_checked(found.root, found.rest, self.access, |stat| {
+            self.check_file(stat, found.reason).map_err(Refused::Gate)
+        });
+        let fd = fd.map_err(|refused| refused.in_file(&named))?;
+        File::from_fd(fd, named)
+    }
+
+    fn own_dir(&self) -> &Path {
+        self.image.path.parent().unwrap_or(Path::new(""))
+    }
+
+    fn shown_name(&self) -> String {
+        String::from_utf8_lossy(self.name)
+            .escape_debug()
+            .to_string()
+    }
+
+    fn denied(&self, why: &str, hint: impl Into<Cow<'static, str>>) -> Error {
+        let what = self.what.noun();
+        let reason = format!("{what} `{}` is not opened: {why}", self.shown_name());
+        Error::new(ErrorKind::Denied, reason)
+            .in_file(self.image.path)
+            .hint(hint)
+    }
+
+    /// The name as a path below the image's directory, or absolute. QEMU takes what precedes a
+    /// colon for a protocol unless there is a slash before it.
+    fn plain_path(&self) -> Result<&Path> {
+        if self.name.contains(&0) {
+            let reason = format!("{}'s name contains a zero byte", self.what.noun());
+            return Err(Error::corrupt(reason).in_file(self.image.path));
+        }
+        let prefix_end = self.name.iter().position(|&b| b == b':' || b == b'/');
+        match prefix_end.and_then(|at| self.name.split_at_checked(at)) {
+            Some((b"json", rest)) if rest.starts_with(b":") => {
+                Err(self.denied("it is a json: description, not a plain path", PROTOCOL_HINT))
+            }
+            Some((protocol, rest)) if rest.starts_with(b":") => {
+                let shown = String::from_utf8_lossy(protocol).escape_debug().to_string();
+                let why = format!("`{shown}:` is a protocol, not a plain path");
+                Err(self.denied(&why, PROTOCOL_HINT))
+            }
+            _ => Ok(Path::new(OsStr::from_bytes(self.name))),
+        }
+    }
+
+    /// The directories to open below, as they really are; those that are not there let nothing
+    /// through. What the user named comes before what is only beside the image.
+    fn roots(&self, own_dir: &Path) -> Vec<Root> {
+        let named = |dir: &PathBuf| (dir.clone(), Reason::Directory);
+        let mut dirs: Vec<_> = self.gate.allowed.iter().map(named).collect();
+        if self.access == Access::Read {
+            match &self.gate.policy {
+                Policy::Closed => {}
+                Policy::Beside => dirs.push((own_dir.to_owned(), Reason::Beside)),
+                Policy::Below(policy) => dirs.extend(policy.iter().map(named)),
+            }
+        }
+        dirs.into_iter()
+            .filter_map(|(dir, reason)| {
+                let dir = real_dir(&dir)?;
+                Some(Root { dir, reason })
+            })
+            .collect()
+    }
+
+    /// Where `real` is found, if it may be opened at all.
+    fn find<'p>(&self, real: &'p Path, roots: &'p [Root]) -> Result<Found<'p>> {
+        let files = match self.access {
+            Access::Read => [&self.gate.files[..], &self.gate.data_files[..]],
+            Access::ReadWrite => [&[][..], &self.gate.data_files[..]],
+        };
+        let is_named = |file: &PathBuf| file.canonicalize().is_ok_and(|file| file == real);
+        if files.into_iter().flatten().any(is_named)
+            && let (Some(dir), Some(name)) = (real.parent(), real.file_name())
+        {
+            return Ok(Found {
+                root: dir,
+                rest: Path::new(name),
+                reason: Reason::File,
+            });
+        }
+        below_any(real, roots).ok_or_else(|| {
+            let own = Found {
+                root: Path::new(""),
+                rest: real.file_name().map_or(real, Path::new),
+                reason: Reason::Beside,
+            };
+            // No option lets it through.
+            let refused = self.check_name(&own).err();
+            refused.unwrap_or_else(|| self.outside(real))
+        })
+    }
+
+    /// Whether a file exists outside the gate is nothing to tell an image's author.
+    fn cannot_resolve(&self, e: std::io::Error, named: &Path, roots: &[Root]) -> Error {
+        let lexical = std::path::absolute(named).map_or_else(|_| named.to_owned(), |p| lexical(&p));
+        let is_named = self.gate.data_files.iter().any(|file| file == named);
+        if below_any(&lexical, roots).is_none() && !is_named {
+            return self.outside(&lexical);
+        }
+        let what = Error::from(e);
+        let noun = self.what.noun();
+        let reason = format!("{noun} `{}`: {}", self.shown_name(), what.reason());
+        Error::new(what.kind(), reason)
+            .in_file(self.image.path)
+            .hint("put it there, or have the image name another with `qemu-img rebase -u`")
+    }
+
+    fn outside(&self, real: &Path) -> Error {
+        let dir = real.parent().unwrap_or(real).display();
+        if self.access == Access::ReadWrite {
+            let hint = format!(
+                "give --data-file {} if the image may write to it",
+                real.display()
+            );
+            return self.denied("an image does not choose which files are written", hint);
+        }
+        let why = match self.gate.policy {
+            Policy::Below(_) => "it is not below a directory that the configuration names",
+            Policy::Closed => "it is not below a directory that is allowed",
+            Policy::Beside => "it is not below the image's own directory",
+        };
+        self.denied(
+            why,
+            format!("give --allow-backing {dir} if the image may read it"),
+        )
+    }
+
+    /// Dot files hold keys and what shells run, and are no images; a file that the user named as
+    /// the one to read is one all the same.
+    fn check_name(&self, found: &Found<'_>) -> Result<()> {
+        let is_named = found.reason == Reason::File && self.access == Access::Read;
+        if is_named || !found.is_hidden() {
+            return Ok(());
+        }
+        Err(self.denied(
+            "images don't name dot files",
+            "rename it, and have the image name it with `qemu-img rebase -u`",
+        ))
+    }
+
+    fn check_file(&self, stat: &Stat, reason: Reason) -> Result<()> {
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(self.denied("it is not a regular file", "name a regular file"));
+        }
+        if reason == Reason::Beside && self.image.owner != Some(stat.st_uid) {
+            let owner = self.image.owner.map_or_else(
+                || "the image has none".to_owned(),
+                |uid| format!("the image is user {uid}'s"),
+            );
+            let why = format!("it is user {}'s, and {owner}", stat.st_uid);
+            let dir = self.own_dir();
+            let dir = if dir.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                dir
+            };
+            let hint = format!(
+                "give --allow-backing {} if the image may read it",
+                dir.display()
+            );
+            return Err(self.denied(&why, hint));
+        }
+        Ok(())
+    }
+}
+
+/// Why a file was not opened.
+enum Refused {
+    Gate(Error),
+    Kernel(rustix::io::Errno),
+}
+
+impl From<rustix::io::Errno> for Refused {
+    fn from(errno: rustix::io::Errno) -> Self {
+        Self::Kernel(errno)
+    }
+}
+
+impl Refused {
+    fn in_file(self, named: &Path) -> Error {
+        match self {
+            Self::Gate(error) => error,
+            Self::Kernel(errno) => Error::from(errno).in_file(named),
+        }
+    }
+}
+
+fn real_dir(dir: &Path) -> Option<PathBuf> {
+    let dir = if dir.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        dir
+    };
+    dir.canonicalize().ok()
+}
+
+/// The root that `path` is below, and the rest of it from there: what was named goes before what is
+/// only beside the image, and the nearest goes before one further up.
+fn below_any<'a>(path: &'a Path, roots: &'a [Root]) -> Option<Found<'a>> {
+    let found = roots.iter().filter_map(|root| {
+        Some(Found {
+            root: root.dir.as_path(),
+            rest: path.strip_prefix(&root.dir).ok()?,
+            reason: root.reason,
+        })
+    });
+    found
+        .filter(|found| !found.rest.as_os_str().is_empty())
+        .max_by_key(|found| {
+            let is_named = found.reason != Reason::Beside;
+            (!found.is_hidden(), is_named, found.root.as_os_str().len())
+        })
+}
+
+/// `path` without `.` and `..`, by its letters only.
+fn lexical(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                out.pop();
+            }
+            Component::CurDir => {}
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_of_a_name_is_not_a_directory_above_it() {
+        let roots = [Root {
+            dir: PathBuf::from("/images"),
+            reason: Reason::Beside,
+        }];
+        assert!(below_any(Path::new("/images/a/b"), &roots).is_some());
+        assert!(below_any(Path::new("/images2/a"), &roots).is_none());
+        assert!(below_any(Path::new("/images"), &roots).is_none());
+        assert_eq!(lexical(Path::new("/a/./b/../../../c")), Path::new("/c"));
+    }
+}

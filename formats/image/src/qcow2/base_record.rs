@@ -1,0 +1,128 @@
+//! What an overlay's base was like: a header extension of our own.
+//!
+//! QEMU ignores extensions that it does not know, and keeps them when it writes a header anew. So
+//! the record says which name of a backing file it is for: after `qemu-img rebase` it is void.
+
+use diskfs_block::{BlockWrite, Result};
+use zerocopy::byteorder::big_endian::{I64, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::base::Identity;
+use crate::numbers::to_u64;
+use crate::qcow2::header::Header;
+use crate::qcow2::units::HostOffset;
+
+const VERSION: u32 = 1;
+/// The base must be as it is recorded.
+const STATE_HOLDS: u32 = 0;
+/// Nothing is known of the base, or it is being changed through this overlay.
+const STATE_VOID: u32 = 1;
+/// Where the state is in the record.
+const STATE_AT: u64 = 4;
+
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawRecord {
+    version: U32,
+    state: U32,
+    name_hash: U64,
+    size_bytes: U64,
+    seconds: I64,
+    nanoseconds: U32,
+    reserved: U32,
+}
+
+/// A record, and where it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BaseRecord {
+    at: HostOffset,
+    raw: RawRecord,
+}
+
+impl BaseRecord {
+    /// The record in the data of an extension at byte `at`; `None` for one of a version to come.
+    pub(crate) fn parse(data: &[u8], at: usize) -> Option<Self> {
+        let (raw, _) = RawRecord::read_from_prefix(data).ok()?;
+        let at = HostOffset(to_u64(at));
+        (raw.version.get() == VERSION).then_some(Self { at, raw })
+    }
+
+    /// What the backing file called `name` must be like, if that is known.
+    pub(crate) fn expected(&self, name: &[u8]) -> Option<Identity> {
+        let is_valid =
+            self.raw.state.get() == STATE_HOLDS && self.raw.name_hash.get() == hash(name);
+        is_valid.then(|| Identity {
+            size_bytes: self.raw.size_bytes.get(),
+            seconds: self.raw.seconds.get(),
+            nanoseconds: self.raw.nanoseconds.get(),
+        })
+    }
+}
+
+/// A record for the backing file `name`, as it is stored; void without an identity.
+pub(crate) fn encode(name: &[u8], identity: Option<Identity>) -> Vec<u8> {
+    raw(name, identity).as_bytes().to_vec()
+}
+
+fn raw(name: &[u8], identity: Option<Identity>) -> RawRecord {
+    let state = match identity {
+        Some(_) => STATE_HOLDS,
+        None => STATE_VOID,
+    };
+    let identity = identity.unwrap_or(Identity {
+        size_bytes: 0,
+        seconds: 0,
+        nanoseconds: 0,
+    });
+    RawRecord {
+        version: VERSION.into(),
+        state: state.into(),
+        name_hash: hash(name).into(),
+        size_bytes: identity.size_bytes.into(),
+        seconds: identity.seconds.into(),
+        nanoseconds: identity.nanoseconds.into(),
+        reserved: 0.into(),
+    }
+}
+
+/// Makes the record of the overlay in `file` void, durably, before its base is changed through it:
+/// the overlay shows the same disk whatever interrupts that, and must open.
+pub(crate) fn make_void(file: &dyn BlockWrite) -> Result<()> {
+    let Some(record) = Header::read(file)?.extensions.base else {
+        return Ok(());
+    };
+    set_state(file, &record, STATE_VOID)?;
+    file.flush()
+}
+
+/// Has the record of the overlay in `file` say what its base is like now.
+pub(crate) fn renew(file: &dyn BlockWrite, identity: Identity) -> Result<()> {
+    let header = Header::read(file)?;
+    let (Some(record), Some(name)) = (header.extensions.base, header.backing_name) else {
+        return Ok(());
+    };
+    // A crash in the middle of the record must not leave one that holds.
+    set_state(file, &record, STATE_VOID)?;
+    file.flush()?;
+    let void = RawRecord {
+        state: STATE_VOID.into(),
+        ..raw(&name, Some(identity))
+    };
+    file.write_at(record.at.0, void.as_bytes())?;
+    file.flush()?;
+    set_state(file, &record, STATE_HOLDS)?;
+    file.flush()
+}
+
+fn set_state(file: &dyn BlockWrite, record: &BaseRecord, state: u32) -> Result<()> {
+    file.write_at(record.at.plus(STATE_AT).0, &state.to_be_bytes())
+}
+
+/// FNV-1a of 64 bits: tells one name from another, and withstands nobody.
+fn hash(name: &[u8]) -> u64 {
+    const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0100_0000_01b3;
+    name.iter().fold(BASIS, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(PRIME)
+    })
+}

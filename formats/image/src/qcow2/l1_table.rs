@@ -1,0 +1,83 @@
+//! An L1 table as a whole.
+
+use diskfs_block::{BlockRead, Error, Result};
+
+use crate::qcow2::cache::TableSlice;
+use crate::qcow2::header::Table;
+use crate::qcow2::l1_entry;
+use crate::qcow2::units::HostOffset;
+
+/// Read at once.
+const PIECE_BYTES: u64 = 64 << 10;
+
+/// Fails when two entries of the L1 table name one L2 table.
+///
+/// No program makes such a table: two stretches of the guest's disk would share their clusters, and
+/// a write to one would change the other. What walks the L2 tables would go through one of them as
+/// often as an attacker likes, up to four million times; without such entries there are at most as
+/// many as the file has clusters. Snapshots share tables, but each has an L1 table of its own.
+pub(crate) fn refuse_shared_l2_tables(file: &dyn BlockRead, l1: Table) -> Result<()> {
+    let mut tables = Vec::new();
+    let mut done = 0;
+    while done < l1.size_bytes() {
+        let len_bytes = PIECE_BYTES.min(l1.size_bytes().saturating_sub(done));
+        let at = l1.at.plus(done);
+        let readable = file.size_bytes().saturating_sub(at.0).min(len_bytes) & !7;
+        if readable == 0 {
+            // What a disk needs of its table is in the file; the rest was never written.
+            break;
+        }
+        let words = TableSlice::read(file, at, readable)?;
+        let entries = (0..words.len()).map(|index| l1_entry::offset(words.word(index)));
+        tables.extend(entries.filter(|&table| table != 0));
+        done = done.saturating_add(len_bytes);
+    }
+    tables.sort_unstable();
+    let twice = tables.windows(2).find_map(|pair| match pair {
+        [a, b] if a == b => Some(*a),
+        _ => None,
+    });
+    twice.map_or(Ok(()), |table| Err(shared(HostOffset(table), l1)))
+}
+
+/// The error for an L2 table that an L1 table names twice.
+pub(super) fn shared(table: HostOffset, l1: Table) -> Error {
+    let reason = format!(
+        "two entries of the L1 table at {} name this L2 table",
+        l1.at
+    );
+    Error::corrupt(reason)
+        .at(table.0)
+        .hint("`qemu-img check` tells the damage; reading is still possible")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::numbers::{to_u64, to_usize};
+    use diskfs_block::{ErrorKind, Memory};
+
+    fn table(entries: &[u64]) -> Result<()> {
+        let bytes: Vec<u8> = entries.iter().flat_map(|word| word.to_be_bytes()).collect();
+        let l1 = Table {
+            at: HostOffset(0),
+            entries: to_u64(entries.len()),
+        };
+        refuse_shared_l2_tables(&Memory::new(bytes), l1)
+    }
+
+    #[test]
+    fn an_l2_table_is_named_once() {
+        let copied = 1 << 63;
+        table(&[]).unwrap();
+        table(&[0, 0, 0x10000, 0, 0x20000 | copied, 0]).unwrap();
+        let e = table(&[0x20000, 0, 0x10000, 0x20000 | copied]).unwrap_err();
+        assert_eq!((e.kind(), e.offset()), (ErrorKind::Corrupt, Some(0x20000)));
+        // In another piece of the table.
+        let mut entries: Vec<u64> = (1..20_000_u64).map(|n| n << 16).collect();
+        table(&entries).unwrap();
+        entries.push(1 << 16);
+        assert!(table(&entries).is_err());
+        assert!(to_usize(PIECE_BYTES) < entries.len() * 8);
+    }
+}

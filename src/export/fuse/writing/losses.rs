@@ -1,0 +1,139 @@
+//! What the kernel handed over after whoever wrote it had gone on (a shared mapping, a cached write), and the
+//! filesystem refused: it is lost. Whoever syncs the file is told by the kernel; who ends the mount is told by us.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt::Write;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use diskfs_vfs::{Error, ErrorKind, FsRead, InodeNumber};
+
+/// How many files are remembered; of more, only that there are more.
+const FILES_MAX: usize = 1000;
+
+/// How many files the message names.
+const FILES_NAMED: usize = 5;
+
+/// One for a mount.
+#[derive(Debug, Default)]
+pub(in super::super) struct Losses(Mutex<Lost>);
+
+#[derive(Debug, Default)]
+struct Lost {
+    files: BTreeMap<InodeNumber, LostPart>,
+    has_more: bool,
+}
+
+/// What is lost of one file: everything within the range, or less.
+#[derive(Debug)]
+struct LostPart {
+    bytes: Range<u64>,
+    kind: ErrorKind,
+    reason: String,
+}
+
+impl Losses {
+    fn lost(&self) -> MutexGuard<'_, Lost> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that bytes of a file are lost, and logs the first time for each file.
+    pub(super) fn note(&self, inode: InodeNumber, bytes: Range<u64>, error: &Error) {
+        let mut lost = self.lost();
+        if lost.files.len() >= FILES_MAX && !lost.files.contains_key(&inode) {
+            lost.has_more = true;
+            return;
+        }
+        match lost.files.entry(inode) {
+            Entry::Occupied(entry) => {
+                let known = &mut entry.into_mut().bytes;
+                *known = known.start.min(bytes.start)..known.end.max(bytes.end);
+            }
+            Entry::Vacant(entry) => {
+                let Range { start, end } = bytes;
+                tracing::warn!("bytes {start} to {end} of inode {inode} are lost: {error}");
+                entry.insert(LostPart {
+                    bytes,
+                    kind: error.kind(),
+                    reason: error.to_string(),
+                });
+            }
+        }
+    }
+
+    /// Fails if anything is lost of files that `fs` still has.
+    pub(in super::super) fn check(&self, fs: &dyn FsRead) -> diskfs_vfs::Result<()> {
+        let lost = self.lost();
+        let is_there = |inode: InodeNumber| fs.metadata(inode).is_ok();
+        let mut files = lost.files.iter().filter(|(inode, _)| is_there(**inode));
+        let Some((inode, first)) = files.next() else {
+            return Ok(());
+        };
+        let named = |inode: &InodeNumber, part: &LostPart| {
+            let Range { start, end } = part.bytes;
+            format!("within bytes {start} to {end} of inode {inode}")
+        };
+        let mut places = named(inode, first);
+        for (inode, part) in files.by_ref().take(FILES_NAMED - 1) {
+            // Writing to a string doesn't fail.
+            let _ = write!(places, ", {}", named(inode, part));
+        }
+        match files.count() {
+            0 if !lost.has_more => {}
+            _ if lost.has_more => places.push_str(", and of many more files"),
+            more => {
+                let _ = write!(places, ", and of {more} more");
+            }
+        }
+        let reason = format!(
+            "data that the kernel held was lost: {} ({places})",
+            first.reason
+        );
+        let hint = "write these files again, and sync them to see whether it worked";
+        Err(Error::new(first.kind, reason).hint(hint))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use diskfs_vfs::testing::MemoryFs;
+
+    use super::*;
+
+    #[test]
+    fn files_that_lost_something_are_named() {
+        let mut fs = MemoryFs::new();
+        let losses = Losses::default();
+        losses.check(&fs).unwrap();
+        let error = Error::from(ErrorKind::NoSpace);
+        losses.note(InodeNumber(99_999), 0..1, &error);
+        losses.check(&fs).expect("of a file that is gone");
+        let files: Vec<_> = (0..9).map(|n| fs.file(&format!("/{n}"), b"")).collect();
+        for &file in &files {
+            losses.note(file, 4096..8192, &error);
+            losses.note(file, 0..10, &error);
+        }
+        let told = losses.check(&fs).unwrap_err();
+        assert_eq!(told.kind(), ErrorKind::NoSpace);
+        let first = format!("(within bytes 0 to 8192 of inode {}, ", files[0]);
+        let words = told.to_string();
+        assert!(
+            words.contains(&first) && words.contains("and of 4 more)"),
+            "{words}"
+        );
+    }
+
+    #[test]
+    fn what_is_remembered_has_a_limit() {
+        let mut fs = MemoryFs::new();
+        let losses = Losses::default();
+        for n in 0..FILES_MAX + 10 {
+            let file = fs.file(&format!("/{n}"), b"");
+            losses.note(file, 0..1, &ErrorKind::Io.into());
+        }
+        assert_eq!(losses.lost().files.len(), FILES_MAX);
+        let words = losses.check(&fs).unwrap_err().to_string();
+        assert!(words.contains("many more"), "{words}");
+    }
+}
