@@ -116,6 +116,11 @@ pub struct Report {
     pub problems: Vec<Problem>,
 }
 
+/// The name of the time zone that a guest is in, where it says one.
+pub(crate) fn timezone(tree: &Filesystem) -> Option<String> {
+    host::timezone(&Files::new(tree))
+}
+
 /// How deep it is looked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Depth {

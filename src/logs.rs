@@ -17,6 +17,7 @@ mod packed;
 mod record;
 mod stream;
 mod timestamp;
+mod zone;
 
 pub use files::Logs;
 pub use line::Line;
@@ -38,5 +39,8 @@ pub enum Order {
 /// Microseconds in a second.
 const SECOND_US: u64 = 1_000_000;
 
+/// Seconds in a day.
+const DAY_SECONDS: i64 = 86_400;
+
 /// Microseconds in a day.
-const DAY_US: u64 = 86_400 * SECOND_US;
+const DAY_US: u64 = DAY_SECONDS.unsigned_abs() * SECOND_US;

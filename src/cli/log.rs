@@ -22,8 +22,9 @@ use format::{Format, Writer};
 /// Show what a guest has logged: its journal, and its text logs
 ///
 /// Journal files of systemd and text logs in /var/log, rotated ones included, are shown as one log in the order of time. Nothing
-/// of the guest is run. Options are those of journalctl(1), and times are in UTC: a text log that says no time zone is
-/// taken for UTC, and one that says no year for the year before it was written last. Text logs know no boots, units and
+/// of the guest is run. Options are those of journalctl(1), and times are in UTC: those
+/// that a text log writes without an offset are in the guest's time zone (an hour that comes twice, when clocks are set
+/// back, is the first one), and those without a year in the year before it was written last. Text logs know no boots, units and
 /// priorities: what asks for these shows the journal alone.
 #[derive(Debug, Args)]
 #[command(

@@ -1,6 +1,7 @@
 //! The files that a guest logs to.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use diskfs_journal::{Boot, Journal};
 
@@ -8,6 +9,7 @@ use super::line::Style;
 use super::origin::{Kind, Origin};
 use super::packed::Packing;
 use super::timestamp::microseconds;
+use super::zone::{self, Zone};
 use super::{Order, Problem, Records, Window};
 use crate::{ErrorKind, Filesystem, Result};
 
@@ -53,6 +55,8 @@ pub struct Logs {
     filesystem: Filesystem,
     origins: Vec<Origin>,
     problems: VecDeque<Problem>,
+    /// What times of text logs are in; looked for when there is one.
+    zone: Option<Arc<Zone>>,
 }
 
 impl Logs {
@@ -97,6 +101,7 @@ impl Logs {
             filesystem: filesystem.clone(),
             origins: Vec::new(),
             problems: VecDeque::new(),
+            zone: None,
         }
     }
 
@@ -168,7 +173,16 @@ impl Logs {
         }
     }
 
-    fn text(&self, path: &str) -> Result<Kind> {
+    fn zone(&mut self) -> Arc<Zone> {
+        let zone = self.zone.take().unwrap_or_else(|| {
+            let (zone, problem) = zone::of_guest(&self.filesystem);
+            self.problems.extend(problem);
+            Arc::new(zone)
+        });
+        Arc::clone(self.zone.insert(zone))
+    }
+
+    fn text(&mut self, path: &str) -> Result<Kind> {
         let metadata = self.filesystem.metadata(path)?;
         let name = path.rsplit('/').next().unwrap_or(path);
         let (packing, _) = Packing::of(name);
@@ -177,6 +191,7 @@ impl Logs {
             file: path.into(),
             stem: bare.strip_suffix(".log").unwrap_or(bare).into(),
             written_us: microseconds(metadata.modified),
+            zone: self.zone(),
         };
         Ok(Kind::Text(packing, style))
     }

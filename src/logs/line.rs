@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::timestamp;
+use super::zone::Zone;
 
 /// More of a record is left out: journald's own limit of a line (`LineMax=`, journald.conf(5)) is 48 KiB.
 pub(super) const MAX_RECORD_BYTES: usize = 256 << 10;
@@ -11,7 +12,7 @@ pub(super) const MAX_RECORD_BYTES: usize = 256 << 10;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Line {
-    /// When, in microseconds since 1970. A line that says no zone is taken for UTC.
+    /// When, in microseconds since 1970. A line that says no zone is in the guest's.
     pub realtime_us: u64,
     /// The file's path in the guest.
     pub file: Arc<str>,
@@ -33,6 +34,8 @@ pub(super) struct Style {
     pub(super) stem: Arc<str>,
     /// When the file was written last, in microseconds since 1970.
     pub(super) written_us: u64,
+    /// What its times are in.
+    pub(super) zone: Arc<Zone>,
 }
 
 /// Logs whose lines are of programs that write no host and no name of their own.
@@ -49,7 +52,7 @@ const PLAIN: [&str; 7] = [
 impl Style {
     /// The record that begins with this line, if the line has a time.
     pub(super) fn begin(&self, line: &[u8]) -> Option<Line> {
-        let (realtime_us, rest) = timestamp::parse(line, self.written_us)?;
+        let (realtime_us, rest) = timestamp::parse(line, self.written_us, &self.zone)?;
         if !PLAIN.contains(&&*self.stem)
             && let Some(line) = self.syslog(realtime_us, rest)
         {
@@ -113,6 +116,7 @@ mod tests {
             file: format!("/var/log/{stem}").into(),
             stem: stem.into(),
             written_us: 1_707_523_200_000_000,
+            zone: Arc::default(),
         }
     }
 

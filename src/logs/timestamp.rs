@@ -4,9 +4,10 @@
 //! * RFC 3339 and ISO 8601: `2024-01-01T12:00:00.123456+01:00`, `2024-01-01T12:00:00+0000`;
 //! * dpkg: `2024-01-01 12:00:00`.
 //!
-//! What says no zone is taken for UTC.
+//! What says no zone is in the guest's.
 
-use super::{DAY_US, SECOND_US};
+use super::zone::Zone;
+use super::{DAY_SECONDS, DAY_US, SECOND_US};
 use crate::time::{days_since_1970, year_of};
 
 const MONTHS: [&[u8]; 12] = [
@@ -14,11 +15,12 @@ const MONTHS: [&[u8]; 12] = [
 ];
 
 /// The time that a line begins with, in microseconds since 1970, and what follows it. A time without a year is at
-/// most a day after `written_us`, when the file was written last, and else as late as can be.
-pub(super) fn parse(line: &[u8], written_us: u64) -> Option<(u64, &[u8])> {
+/// most a day after `written_us`, when the file was written last, and else as late as can be. One without an offset is
+/// in `zone`.
+pub(super) fn parse<'a>(line: &'a [u8], written_us: u64, zone: &Zone) -> Option<(u64, &'a [u8])> {
     let (time, rest) = match line.first()? {
-        b'0'..=b'9' => iso(line)?,
-        b'A'..=b'Z' => without_year(line, written_us)?,
+        b'0'..=b'9' => iso(line, zone)?,
+        b'A'..=b'Z' => without_year(line, written_us, zone)?,
         _ => return None,
     };
     let rest = match rest {
@@ -40,10 +42,10 @@ fn seconds((year, month, day): Triple, (hour, minute, second): Triple) -> Option
         && (0..60).contains(&minute)
         && (0..=60).contains(&second);
     let days = in_range.then(|| days_since_1970(year, month, day))?;
-    Some(days * 86_400 + hour * 3600 + minute * 60 + second)
+    Some(days * DAY_SECONDS + hour * 3600 + minute * 60 + second)
 }
 
-fn without_year(line: &[u8], written_us: u64) -> Option<(i64, &[u8])> {
+fn without_year<'a>(line: &'a [u8], written_us: u64, zone: &Zone) -> Option<(i64, &'a [u8])> {
     let name = line.get(..3)?;
     let month = (1..).zip(MONTHS).find(|(_, month)| *month == name)?.0;
     let rest = line.get(3..)?.strip_prefix(b" ")?;
@@ -54,7 +56,7 @@ fn without_year(line: &[u8], written_us: u64) -> Option<(i64, &[u8])> {
     let (fraction_us, rest) = fraction(rest);
     let latest = i64::try_from(written_us.saturating_add(DAY_US)).ok()?;
     let in_year = |year: i64| {
-        let seconds = seconds((year, month, day), time)?;
+        let seconds = zone.utc(seconds((year, month, day), time)?);
         seconds.checked_mul(1_000_000)?.checked_add(fraction_us)
     };
     let this_year = year_of(latest / 1_000_000);
@@ -62,7 +64,7 @@ fn without_year(line: &[u8], written_us: u64) -> Option<(i64, &[u8])> {
     Some((time.or_else(|| in_year(this_year - 1))?, rest))
 }
 
-fn iso(line: &[u8]) -> Option<(i64, &[u8])> {
+fn iso<'a>(line: &'a [u8], zone: &Zone) -> Option<(i64, &'a [u8])> {
     let (year, rest) = number(line, 4, 4)?;
     let (month, rest) = number(rest.strip_prefix(b"-")?, 2, 2)?;
     let (day, rest) = number(rest.strip_prefix(b"-")?, 2, 2)?;
@@ -71,8 +73,12 @@ fn iso(line: &[u8]) -> Option<(i64, &[u8])> {
         .or_else(|| rest.strip_prefix(b" "))?;
     let (time, rest) = time_of_day(rest)?;
     let (fraction_us, rest) = fraction(rest);
-    let (east_seconds, rest) = zone(rest)?;
-    let seconds = seconds((year, month, day), time)? - east_seconds;
+    let (east_seconds, rest) = offset(rest)?;
+    let local = seconds((year, month, day), time)?;
+    let seconds = match east_seconds {
+        Some(east) => local - east,
+        None => zone.utc(local),
+    };
     Some((
         seconds.checked_mul(1_000_000)?.checked_add(fraction_us)?,
         rest,
@@ -102,17 +108,17 @@ fn fraction(text: &[u8]) -> (i64, &[u8]) {
 }
 
 /// Seconds east of Greenwich: `Z`, `+01:00`, `+0100`, or nothing.
-fn zone(text: &[u8]) -> Option<(i64, &[u8])> {
+fn offset(text: &[u8]) -> Option<(Option<i64>, &[u8])> {
     let (sign, rest) = match text {
-        [b'Z', rest @ ..] => return Some((0, rest)),
+        [b'Z', rest @ ..] => return Some((Some(0), rest)),
         [b'+', rest @ ..] => (1, rest),
         [b'-', rest @ ..] => (-1, rest),
-        _ => return Some((0, text)),
+        _ => return Some((None, text)),
     };
     let (hours, rest) = number(rest, 2, 2)?;
     let rest = rest.strip_prefix(b":").unwrap_or(rest);
     let (minutes, rest) = number(rest, 2, 2)?;
-    Some((sign * (hours * 3600 + minutes * 60), rest))
+    Some((Some(sign * (hours * 3600 + minutes * 60)), rest))
 }
 
 /// A number of so many digits.
@@ -164,9 +170,11 @@ mod tests {
             ("2024-01-01 12:00:00", 1_704_110_400, ""),
         ] {
             let expected = Some((seconds * SECOND_US, rest.as_bytes()));
-            assert_eq!(parse(line.as_bytes(), WRITTEN), expected, "{line}");
+            let utc = Zone::default();
+            assert_eq!(parse(line.as_bytes(), WRITTEN, &utc), expected, "{line}");
         }
-        let (time, _) = parse(b"2024-01-01T12:00:00.25-00:30 x", WRITTEN).unwrap();
+        let (time, _) =
+            parse(b"2024-01-01T12:00:00.25-00:30 x", WRITTEN, &Zone::default()).unwrap();
         assert_eq!(time, 1_704_112_200_250_000);
     }
 
@@ -188,10 +196,11 @@ mod tests {
             "99999",
             "Feb \u{e9} 00:00:00",
         ] {
-            assert_eq!(parse(line.as_bytes(), WRITTEN), None, "{line}");
+            let utc = Zone::default();
+            assert_eq!(parse(line.as_bytes(), WRITTEN, &utc), None, "{line}");
         }
         for written in [0, u64::MAX] {
-            let _ = parse(b"Feb  9 17:52:58 x", written);
+            let _ = parse(b"Feb  9 17:52:58 x", written, &Zone::default());
         }
     }
 }

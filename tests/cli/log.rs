@@ -138,16 +138,11 @@ fn the_journal_is_shown_as_journalctl_shows_it() {
             assert_eq!(Some(value), theirs.get(name), "{name}");
         }
     }
-    let boots = log(&directory, &["--list-boots"]).text();
-    let list = String::from_utf8(journalctl(&["--list-boots"])).unwrap();
-    let words = |text: &str| -> Vec<Vec<String>> {
-        let lines = text
-            .lines()
-            .map(|line| line.split_whitespace().map(str::to_owned));
-        lines.map(Iterator::collect).collect()
-    };
     // Quiet, journalctl leaves the heading out.
-    assert_eq!(words(&boots)[1..], words(&list));
+    let path = format!("--file=tree/{JOURNAL}");
+    let words = ["--utc", "--no-pager", "--list-boots", &path];
+    let list = run(directory.path(), "journalctl", &words);
+    assert_eq!(log(&directory, &["--list-boots"]).bytes(), list);
 }
 
 #[test]
@@ -183,6 +178,112 @@ fn all_logs_are_one_in_the_order_of_time() {
     let last = log(&directory, &["-n", "2"]).text();
     assert_eq!(lines(&last), all[303..]);
     assert_eq!(log(&directory, &["-n", "0"]).text(), "");
+}
+
+/// Where a guest says its zone.
+#[derive(Debug, Clone, Copy)]
+enum Says {
+    /// A copy of the database's file.
+    Copy,
+    /// A link into its own database.
+    Link,
+    /// Its name, in a guest without the database.
+    Name,
+}
+
+/// A guest with a journal and a syslog whose first line has a local time, and whose second has an offset.
+fn guest_in(zone: &str, says: Says, local: &str) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let tree = directory.path().join("tree");
+    let write = |path: &str, bytes: &[u8]| {
+        let at = tree.join(path);
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        fs::write(&at, bytes).unwrap();
+    };
+    write("etc/os-release", b"ID=debian\n");
+    write("bin/true", b"");
+    write(JOURNAL, &fixture());
+    let offset = "2023-11-14T22:13:30.500000+00:00 host-1 su[7]: with an offset\n";
+    let text = format!("{local} host-1 su[7]: in local time\n{offset}");
+    write("var/log/syslog", text.as_bytes());
+    run(
+        &tree,
+        "touch",
+        &["-d", "2023-11-17 04:00:00 UTC", "var/log/syslog"],
+    );
+    let database = format!("usr/share/zoneinfo/{zone}");
+    let file = fs::read(format!("/{database}")).unwrap();
+    match says {
+        Says::Copy => write("etc/localtime", &file),
+        Says::Link => {
+            write(&database, &file);
+            let target = format!("../{database}");
+            std::os::unix::fs::symlink(target, tree.join("etc/localtime")).unwrap();
+        }
+        Says::Name => write("etc/timezone", format!("{zone}\n").as_bytes()),
+    }
+    let words = ["-q", "-t", "ext4", "-d", "tree", "guest.img", "32M"];
+    run(directory.path(), "mke2fs", &words);
+    directory
+}
+
+#[test]
+fn local_times_are_in_the_guests_zone() {
+    let has_database = Path::new("/usr/share/zoneinfo/Asia/Shanghai").exists();
+    if require("mke2fs").is_none() || (!has_database && require("tzdata").is_none()) {
+        return;
+    }
+    for (zone, local) in [
+        ("Asia/Shanghai", "Nov 15 06:13:30"),
+        ("America/New_York", "Nov 14 17:13:30"),
+        ("America/New_York", "2023-11-14 17:13:30"),
+    ] {
+        for says in [Says::Copy, Says::Link, Says::Name] {
+            let directory = guest_in(zone, says, local);
+            let expected = [
+                "Nov 14 22:13:20 host-1 kernel[100]: entry 0 of the fixture",
+                "Nov 14 22:13:30 host-1 su[7]: in local time",
+                "Nov 14 22:13:30 host-1 su[7]: with an offset",
+            ];
+            let text = log(&directory, &[]).text();
+            assert_eq!(lines(&text)[..3], expected, "{zone} {says:?}");
+            let until = ["-r", "-U", "2023-11-14 22:13:31"];
+            let text = log(&directory, &until).text();
+            let mut newest_first = lines(&text);
+            newest_first.reverse();
+            assert_eq!(newest_first, expected, "{zone} {says:?}");
+        }
+    }
+}
+
+#[test]
+fn a_broken_zone_is_told_and_taken_for_utc() {
+    if require("mke2fs").is_none() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let tree = directory.path().join("tree");
+    for (path, text) in [
+        ("etc/os-release", "ID=debian\n"),
+        ("etc/localtime", "TZif2 and no more"),
+        ("bin/true", ""),
+        (
+            "var/log/dpkg.log",
+            "2023-11-15 12:00:00 status installed a\n",
+        ),
+    ] {
+        let at = tree.join(path);
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        fs::write(&at, text).unwrap();
+    }
+    let words = ["-q", "-t", "ext4", "-d", "tree", "guest.img", "32M"];
+    run(directory.path(), "mke2fs", &words);
+    let told = log(&directory, &[]);
+    assert_eq!(told.code(), Some(0));
+    let shown = String::from_utf8_lossy(&told.output.stdout).into_owned();
+    assert!(shown.starts_with("Nov 15 12:00:00 dpkg: "), "{shown}");
+    let warning = "/etc/localtime: invalid file of the time zone database; local times";
+    assert!(told.stderr().contains(warning), "{}", told.stderr());
 }
 
 #[test]
