@@ -60,15 +60,19 @@ pub(super) struct Du {
     total: bool,
 
     /// Sizes as 1.5K, 20M
-    #[arg(short, long)]
+    #[arg(short, long, overrides_with = "kilobytes")]
     human_readable: bool,
+
+    /// Sizes in units of 1024 bytes, as without it; of -k, -b and -h the last one counts
+    #[arg(short, overrides_with = "human_readable")]
+    kilobytes: bool,
 
     /// The sizes of files and symlinks, not what is allocated for them
     #[arg(long, conflicts_with = "inodes")]
     apparent_size: bool,
 
     /// The same, in bytes
-    #[arg(short, long, conflicts_with = "inodes")]
+    #[arg(short, long, conflicts_with = "inodes", overrides_with_all = ["kilobytes", "human_readable"])]
     bytes: bool,
 
     /// How many files, not how many bytes
@@ -216,7 +220,8 @@ impl Du {
             (false, true) => space.size_bytes,
             (false, false) => space.allocated_bytes,
         };
-        match (self.human_readable, self.inodes || self.bytes) {
+        let is_plain = self.inodes || (self.bytes && !self.kilobytes);
+        match (self.human_readable, is_plain) {
             (true, _) => size::human(figure),
             (false, true) => figure.to_string(),
             (false, false) => figure.div_ceil(1024).to_string(),

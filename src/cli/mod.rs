@@ -86,6 +86,8 @@ mod wait;
 mod write;
 mod xattr;
 
+use std::io::IsTerminal;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use diskfs::Result;
@@ -339,8 +341,11 @@ fn start_log(verbose: u8) {
         (2, _) => "debug".to_owned(),
         _ => "trace".to_owned(),
     };
+    // Escapes of colour are for a terminal, and not for one whose user wants none (https://no-color.org).
+    let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))
+        .with_ansi(!is_plain && std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();
 }

@@ -6,7 +6,7 @@ use diskfs::vfs::{self, Error as FsError, RenameMode, resolve_parent};
 use diskfs::{Error, ErrorKind, Result};
 
 use super::into_dir::{Destination, base_name};
-use super::operand::Operand;
+use super::operand::{Operand, with_destination};
 use super::options::SourceArgs;
 use super::session::Session;
 use super::target::{TargetPlace, Targets, WriteArgs};
@@ -18,7 +18,7 @@ use super::target::{TargetPlace, Targets, WriteArgs};
   diskfs mv disk.qcow2:/home/a /home/b /srv/homes/")]
 pub(super) struct Mv {
     /// What to move; then where to: a new name, or a directory
-    #[arg(required = true, num_args = 2.., value_names = ["IMG:/PATH", "IMG:/DEST"])]
+    #[arg(required = true, num_args = 1.., value_names = ["IMG:/PATH", "IMG:/DEST"])]
     operands: Vec<Operand>,
 
     /// Leave what is there already
@@ -37,6 +37,7 @@ pub(super) struct Mv {
 }
 
 pub(super) fn run(args: &Mv, session: &mut Session) -> Result<()> {
+    with_destination(&args.operands, "IMG:/DEST")?;
     let mut targets = Targets::new(&args.source, &args.write);
     let mut places = targets.places(session, &args.operands)?;
     let moved = match places.pop() {

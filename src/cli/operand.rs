@@ -11,6 +11,25 @@ use diskfs::{Error, ErrorKind, Result};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Operand(OsString);
 
+/// The last operand, which is called `name`, and those before it.
+///
+/// Options may stand among operands, so their number is known when all are read.
+pub(crate) fn with_destination<'a>(
+    operands: &'a [Operand],
+    name: &str,
+) -> Result<(&'a Operand, &'a [Operand])> {
+    match operands {
+        [sources @ .., destination] if !sources.is_empty() => Ok((destination, sources)),
+        _ => {
+            let only = operands.first().map(|only| only.0.to_string_lossy());
+            let only = super::show::name::message(&only.unwrap_or_default());
+            let reason = format!("missing {name}: `{only}` is the only operand");
+            let error = Error::new(ErrorKind::Invalid, reason);
+            Err(error.with_hint("give what there is first, and where it goes last"))
+        }
+    }
+}
+
 /// What an [`Operand`] says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {

@@ -84,6 +84,34 @@ fn a_wrong_checksum_is_corrupt_and_has_a_place() {
 }
 
 #[test]
+fn options_may_stand_among_operands() {
+    let demo = image("demo.qcow2");
+    let words = ["cp", "demo.qcow2:/etc/hostname", "--volume", "p1", "out"];
+    diskfs(&demo, &words).bytes();
+    let copied = fs::read(demo.directory().join("out")).unwrap();
+    assert_eq!(copied, b"demo\n");
+    for (words, message) in [
+        (
+            &["cp", "demo.qcow2:/etc/hostname", "--volume", "disk"][..],
+            "missing DEST: `demo.qcow2:/etc/hostname` is the only operand",
+        ),
+        (&["mv", "demo.qcow2:/etc/hostname"], "missing IMG:/DEST"),
+    ] {
+        let (code, stderr) = diskfs(&demo, words).failure();
+        assert_eq!(code, 2, "{words:?}: {stderr}");
+        assert!(stderr.contains(message), "{words:?}: {stderr}");
+    }
+}
+
+#[test]
+fn what_is_done_is_told_without_colours_but_on_a_terminal() {
+    let demo = image("demo.qcow2");
+    let run = diskfs(&demo, &["-vvv", "ls", "demo.qcow2:/etc"]);
+    let told = run.stderr();
+    assert!(!told.is_empty() && !told.contains('\u{1b}'), "{told}");
+}
+
+#[test]
 fn errors_are_json_too() {
     let demo = image("demo.qcow2");
     let run = diskfs(&demo, &["cat", "--json", "demo.qcow2:/no\nwhere"]);

@@ -9,7 +9,7 @@ use diskfs::vfs::copy_out::{Preserve, Summary};
 use diskfs::{Error, ErrorKind, Result};
 use serde_json::{Map, Value};
 
-use super::operand::Operand;
+use super::operand::{Operand, with_destination};
 use super::options::SourceArgs;
 use super::session::Session;
 use super::target::WriteArgs;
@@ -37,7 +37,7 @@ Examples:
 )]
 pub(super) struct Cp {
     /// What to copy; then where to: a new name, or a directory
-    #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "DEST"])]
+    #[arg(required = true, num_args = 1.., value_names = ["SOURCE", "DEST"])]
     operands: Vec<Operand>,
 
     /// Directories with all that is in them
@@ -78,9 +78,7 @@ struct Total {
 }
 
 pub(super) fn run(args: &Cp, session: &mut Session) -> Result<()> {
-    let Some((destination, sources)) = args.operands.split_last() else {
-        return Ok(());
-    };
+    let (destination, sources) = with_destination(&args.operands, "DEST")?;
     if is_in_image(destination) {
         return into::run(args, session, sources, destination);
     }

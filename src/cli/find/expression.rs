@@ -5,6 +5,7 @@ use diskfs::vfs::glob::{Case, Pattern};
 use diskfs::{Error, ErrorKind, Result};
 
 use super::printf::{Format, Found};
+use super::regex::{self, Syntax};
 use super::test::{Context, Number, Permissions, Test, TimeField};
 
 /// How deep parentheses and `!` may be nested; the parser calls itself that often.
@@ -47,6 +48,7 @@ impl Expression {
             min_depth: 0,
             acts: false,
             nesting: 0,
+            syntax: Syntax::EMACS,
         };
         let mut root = Node::And(Vec::new());
         if parser.words.peek().is_some() {
@@ -131,6 +133,8 @@ struct Parser {
     /// Whether there is an action that prints; without one, `-print` is meant.
     acts: bool,
     nesting: usize,
+    /// What `-regex` is written in from here on.
+    syntax: Syntax,
 }
 
 impl Parser {
@@ -213,6 +217,10 @@ impl Parser {
                 self.min_depth = self.depth(word)?;
                 Test::True
             }
+            b"-regextype" => {
+                self.syntax = Syntax::of(&self.argument(word)?)?;
+                Test::True
+            }
             b"-true" => Test::True,
             b"-false" => return Ok(Node::Not(Box::new(Node::Test(Test::True)))),
             b"-empty" => Test::Empty,
@@ -230,6 +238,13 @@ impl Parser {
             b"-iname" => Test::Name(pattern(self, Case::Insensitive)?),
             b"-path" | b"-wholename" => Test::Path(pattern(self, Case::Sensitive)?),
             b"-ipath" | b"-iwholename" => Test::Path(pattern(self, Case::Insensitive)?),
+            b"-regex" | b"-iregex" => {
+                let case = match name {
+                    b"-regex" => Case::Sensitive,
+                    _ => Case::Insensitive,
+                };
+                Test::Regex(regex::whole(&self.argument(word)?, self.syntax, case)?)
+            }
             b"-type" => Test::parse_types(&self.argument(word)?)?,
             b"-size" => Test::parse_size(&self.argument(word)?)?,
             b"-mtime" => Test::age(TimeField::Modified, 86_400, self.number(word)?),
@@ -330,6 +345,7 @@ mod tests {
             "-maxdepth 2 -mindepth 1 -size +10k -mtime -7",
             "-perm /6000 -user root -newer /etc/fstab",
             "--mode /6000 --owner root --xattr security.*",
+            "-regex .*/a+ -iregex .*/\\(a\\|b\\) -regextype posix-extended -regex .*(a|b)",
             "-path /proc -prune -o -printf %p\\n",
         ] {
             assert!(parse(words).is_ok(), "{words}");
@@ -351,6 +367,9 @@ mod tests {
             "! ",
             "-maxdepth -1",
             "-printf %Q",
+            "-regex",
+            "-regex \\(",
+            "-regextype perl",
             "--json",
         ] {
             let error = parse(words).unwrap_err();

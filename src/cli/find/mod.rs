@@ -2,6 +2,7 @@
 
 mod expression;
 mod printf;
+mod regex;
 mod test;
 
 use std::ffi::OsString;
@@ -29,6 +30,8 @@ use printf::Found;
   -name, -iname, -path, -ipath PATTERN   -type f,d,l,b,c,p,s      -size [+-]N[ckMG]
   -mtime, -mmin, -ctime, -cmin [+-]N     -newer /PATH             -newermt SECONDS
   -user, -group NAME or N   -uid, -gid [+-]N   -perm [-/]MODE     -links, -inum [+-]N
+  -regex, -iregex REGEX: the whole path matches; in the syntax of Emacs, as for GNU find, or in that of
+    -regextype TYPE before it: emacs, findutils-default, posix-basic, posix-extended, ed, sed
   -xattr PATTERN: has an extended attribute of such a name, as 'security.*'
   -empty  -maxdepth N  -mindepth N  -true  -false  -prune
   ! EXPR (-not)   EXPR -a EXPR (-and)   EXPR -o EXPR (-or)   ( EXPR )
@@ -41,6 +44,7 @@ Examples:
   diskfs find disk.qcow2:/etc -name '*.conf' -newer /etc/fstab
   diskfs find disk.qcow2 -type f -perm /6000 -printf '%M %u %p\\n'
   diskfs find disk.qcow2:/usr --type f --xattr security.capability
+  diskfs find disk.qcow2:/var/log -regextype posix-extended -regex '.*\\.(gz|xz)'
   diskfs find --json disk.qcow2:/var/log -size +1M"
 )]
 pub(super) struct Find {

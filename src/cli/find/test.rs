@@ -35,6 +35,8 @@ pub(super) enum Test {
     Empty,
     Name(Pattern),
     Path(Pattern),
+    /// Matches the whole path.
+    Regex(regex::bytes::Regex),
     Types(Vec<u8>),
     Size {
         units: Number,
@@ -228,6 +230,7 @@ impl Test {
             Self::Empty => return is_empty(found, context),
             Self::Name(pattern) => pattern.matches(found.name()),
             Self::Path(pattern) => pattern.matches(&found.path),
+            Self::Regex(regex) => regex.is_match(&found.path),
             Self::Types(letters) => letters
                 .iter()
                 .any(|letter| char::from(*letter) == mode::find_letter(metadata.file_type)),

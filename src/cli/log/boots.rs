@@ -1,4 +1,4 @@
-//! `diskfs log --list-boots`.
+//! `diskfs log --list-boots`, in the columns of journalctl(1).
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::format::timestamp;
 use crate::cli::session::{Output, Session};
-use crate::cli::show::table::{Align, lay_out};
+use crate::cli::show::table::{Align, lay_out_by};
 use crate::cli::show::time;
 
 pub(super) fn list(logs: &Logs, session: &mut Session, out: &mut impl Write) -> Result<()> {
@@ -44,7 +44,7 @@ pub(super) fn list(logs: &Logs, session: &mut Session, out: &mut impl Write) -> 
             let rows = numbered.map(|(number, boot)| row(number, boot));
             let rows: Vec<Vec<String>> = [head.to_vec()].into_iter().chain(rows).collect();
             let align = [Align::Right, Align::Left, Align::Left, Align::Left];
-            out.write_all(lay_out(&align, &rows).as_bytes())?;
+            out.write_all(lay_out_by(" ", &align, &rows).as_bytes())?;
         }
     }
     Ok(())
