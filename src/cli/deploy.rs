@@ -36,7 +36,8 @@ come first, then those of the options, in their order. All steps are worked out,
 anything is written, and all of a plan is written to an image or nothing. Steps say what is to be, so that the same command once
 more changes nothing. Nothing of the guest is run, whatever its architecture.",
     after_help = "Examples:
-  diskfs deploy disk.qcow2 --hostname web1 --root-password file:secret --ssh-inject root:file:key.pub
+  diskfs deploy disk.qcow2 --hostname web1 --root-password file:secret
+  diskfs deploy disk.qcow2 --ssh-inject root:file:key.pub --enable ssh
   diskfs deploy disk.qcow2 --plan plan.yaml --dry-run
   diskfs deploy disk.qcow2 --write '/etc/motd:Welcome' --chmod 0600:/etc/motd
   diskfs deploy --fleet jobs.jsonl -j 4 > results.jsonl

@@ -141,6 +141,9 @@ fn groups(command: &Command) -> String {
 }
 
 #[cfg(test)]
+mod examples;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

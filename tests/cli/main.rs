@@ -5,6 +5,7 @@ mod deploy;
 mod diff;
 mod du;
 mod errors;
+mod examples;
 #[cfg(feature = "vhost-user")]
 mod export;
 mod fat;
