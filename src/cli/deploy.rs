@@ -69,19 +69,19 @@ pub(super) struct Deploy {
     jobs: Option<NonZero<u8>>,
 
     /// List what --operations can take away
-    #[arg(long, exclusive = true)]
+    #[arg(long, conflicts_with_all = ["images", "plan", "fleet"])]
     list_operations: bool,
 
     /// List the steps of plans
-    #[arg(long, exclusive = true)]
+    #[arg(long, conflicts_with_all = ["images", "plan", "fleet"])]
     list_steps: bool,
 
     /// Tell what a step of plans can have
-    #[arg(long, value_name = "STEP", exclusive = true)]
+    #[arg(long, value_name = "STEP", conflicts_with_all = ["images", "plan", "fleet"])]
     describe: Option<String>,
 
     /// Print the JSON Schema of plans
-    #[arg(long, exclusive = true)]
+    #[arg(long, conflicts_with_all = ["images", "plan", "fleet"])]
     schema: bool,
 
     #[command(flatten)]
@@ -96,13 +96,13 @@ pub(super) struct Deploy {
 
 pub(super) fn run(args: &Deploy, session: &mut Session) -> Result<()> {
     if args.list_operations {
-        return report::list_operations();
+        return report::list_operations(session);
     }
     if args.list_steps {
-        return reference::list_steps();
+        return reference::list_steps(session);
     }
     if let Some(step) = &args.describe {
-        return reference::describe(step);
+        return reference::describe(step, session);
     }
     if args.schema {
         return Ok(stdout()?.write_all(reference::SCHEMA.as_bytes())?);

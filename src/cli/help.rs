@@ -33,7 +33,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ),
     (
         "Get to know diskfs",
-        &["demo", "appliance", "completions", "man", "help"],
+        &["demo", "appliance", "completions", "man", "schema", "help"],
     ),
 ];
 

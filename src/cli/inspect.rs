@@ -62,7 +62,7 @@ pub(super) struct Inspect {
     xml: bool,
 
     /// Print the JSON Schema of what --json prints
-    #[arg(long, exclusive = true)]
+    #[arg(long, conflicts_with_all = ["image", "fleet"])]
     schema: bool,
 
     /// Look at all images of a directory, or of a list (a path a line, - for standard input), a line of JSON each

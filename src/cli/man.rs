@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use diskfs::{Error, Result};
+use serde_json::Map;
+
+use super::session::{Output, Session, stdout};
+use super::show::json::{self as document, put_name};
 
 /// Write the man pages into a directory
 #[derive(Debug, Args)]
@@ -17,8 +21,15 @@ pub(super) struct Man {
     directory: PathBuf,
 }
 
-pub(super) fn run(args: &Man) -> Result<()> {
-    write_pages(args).map_err(|e| Error::from(e).in_file(&args.directory))
+pub(super) fn run(args: &Man, session: &Session) -> Result<()> {
+    write_pages(args).map_err(|e| Error::from(e).in_file(&args.directory))?;
+    if session.output() == Output::Json {
+        let mut fields = Map::new();
+        let directory = args.directory.as_os_str().as_encoded_bytes();
+        put_name(&mut fields, "directory", directory);
+        document::write(&mut stdout()?, session.command(), fields.into())?;
+    }
+    Ok(())
 }
 
 fn write_pages(args: &Man) -> std::io::Result<()> {

@@ -57,6 +57,7 @@ mod resize;
 mod rm;
 #[cfg(feature = "microvm")]
 mod run;
+mod schema;
 mod session;
 mod show;
 #[cfg(any(feature = "fuse", feature = "vhost-user"))]
@@ -79,6 +80,7 @@ mod truncate;
 mod uefi;
 #[cfg(feature = "fuse")]
 mod umount;
+mod usage;
 #[cfg(feature = "microvm")]
 mod vm;
 #[cfg(feature = "fuse")]
@@ -93,6 +95,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use diskfs::Result;
 pub(crate) use help::command as definition;
 use session::Session;
+pub(crate) use usage::refuse;
 
 /// Looks into virtual machines' disk images and changes them, without root and without mounting them
 #[derive(Debug, Parser)]
@@ -197,6 +200,7 @@ enum Command {
     Demo(demo::Demo),
     Completions(complete::Completions),
     Man(man::Man),
+    Schema(schema::Schema),
 }
 
 impl Command {
@@ -257,6 +261,7 @@ impl Command {
             Self::Demo(_) => "demo",
             Self::Completions(_) => "completions",
             Self::Man(_) => "man",
+            Self::Schema(_) => "schema",
         }
     }
 
@@ -316,7 +321,8 @@ impl Command {
             Self::Run(args) => run::run(args, session),
             Self::Demo(args) => demo::run(args, session),
             Self::Completions(args) => complete::run(args),
-            Self::Man(args) => man::run(args),
+            Self::Man(args) => man::run(args, session),
+            Self::Schema(args) => schema::run(args, session),
         }
     }
 }

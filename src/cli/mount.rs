@@ -23,11 +23,13 @@ use diskfs::export::fuse::{
 };
 use diskfs::{Disk, Error, ErrorKind, Filesystem, Result, WritableFilesystem, WriteOptions, guest};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use serde_json::Map;
 
 use super::explain;
 use super::fork::{Fork, fork};
 use super::options::{SourceArgs, VolumeArgs};
-use super::session::Session;
+use super::session::{Output, Session, stdout};
+use super::show::json::{self as document, put_name};
 use super::signals::Signals;
 use super::target::forget;
 
@@ -196,9 +198,25 @@ pub(super) fn run(args: &Mount, session: &mut Session) -> Result<()> {
                 let _ = kill_process(server, Signal::TERM);
                 return Err(error);
             }
-            wait_for(server, ready)
+            wait_for(server, ready)?;
+            tell(args, &operands, server, session)
         }
     }
+}
+
+/// Says what is mounted, for programs.
+fn tell(args: &Mount, operands: &Operands<'_>, server: Pid, session: &Session) -> Result<()> {
+    if session.output() == Output::Text {
+        return Ok(());
+    }
+    let mut fields = Map::new();
+    let mountpoint = operands.mountpoint.as_os_str().as_bytes();
+    put_name(&mut fields, "mountpoint", mountpoint);
+    put_name(&mut fields, "image", operands.image.as_bytes());
+    fields.insert("read_only".to_owned(), (!args.writes()).into());
+    fields.insert("pid".to_owned(), server.as_raw_nonzero().get().into());
+    document::write(&mut stdout()?, session.command(), fields.into())?;
+    Ok(())
 }
 
 /// Waits until the server works. When it doesn't, it has said why.
@@ -232,8 +250,9 @@ fn serve(
     let (mounted, disk) = mount(args, operands, session)?;
     let (id, mountpoint) = (mounted.id(), mounted.mountpoint().to_owned());
     companion.watch_over(id, &mountpoint)?;
-    if let Some(waiting) = background {
-        go_into_background(waiting)?;
+    match background {
+        Some(waiting) => go_into_background(waiting)?,
+        None => tell(args, operands, rustix::process::getpid(), session)?,
     }
     let end = Arc::new(End {
         ending: mounted.ending(),

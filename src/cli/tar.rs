@@ -14,12 +14,14 @@ use clap::Args;
 
 use diskfs::vfs::{FileType, Follow, InodeNumber};
 use diskfs::{Error, ErrorKind, Filesystem, Result};
+use serde_json::Map;
 
 use super::copy::{self, Buffer, Source};
 use super::operand::Operand;
 use super::options::SourceArgs;
 use super::progress::Progress;
-use super::session::{Located, Session, raw_stdout};
+use super::session::{Located, Output, Session, raw_stdout};
+use super::show::json::{self as document, put_name};
 use super::show::name::{join, text};
 use super::sorted_walk::{Entry, SortedWalk};
 use member::Member;
@@ -30,7 +32,8 @@ use writer::Writer;
 #[command(
     after_help = "The archive is in pax format, sorted by name, so that the same tree gives the same bytes. It has
 extended attributes (SCHILY.xattr, as GNU tar and bsdtar take them), hard links, devices,
-holes (GNU sparse 1.0), nanoseconds, and owners by number only.
+holes (GNU sparse 1.0), nanoseconds, and owners by number only. With --json, what was packed is told on
+standard output, or as a line on standard error where the archive goes to standard output.
 
 Examples:
   diskfs tar disk.qcow2 | zstd > root.tar.zst
@@ -96,11 +99,30 @@ pub(super) fn run(args: &Tar, session: &mut Session) -> Result<()> {
         buffer: Buffer::default(),
         progress: Progress::new(session.progress(), None),
         with_xattrs: !args.no_xattrs,
+        files: 0,
     };
     packer.pack_all(args, session, &place, directory)?;
     packer.progress.finish();
     packer.writer.finish()?.flush()?;
+    if session.output() == Output::Json {
+        args.tell(session, packer.files)?;
+    }
     Ok(())
+}
+
+impl Tar {
+    /// Says what was packed: on standard error where standard output has the archive.
+    fn tell(&self, session: &Session, files: u64) -> Result<()> {
+        let mut fields = Map::new();
+        fields.insert("files".to_owned(), files.into());
+        let Some(path) = &self.file else {
+            let line = document::line(session.command(), fields.into());
+            return Ok(io::stderr().write_all(line.as_bytes())?);
+        };
+        put_name(&mut fields, "archive", path.as_os_str().as_bytes());
+        document::write(&mut raw_stdout()?, session.command(), fields.into())?;
+        Ok(())
+    }
 }
 
 struct Packer {
@@ -111,6 +133,8 @@ struct Packer {
     buffer: Buffer,
     progress: Progress,
     with_xattrs: bool,
+    /// How many files are packed.
+    files: u64,
 }
 
 impl Packer {
@@ -206,6 +230,7 @@ impl Packer {
     /// missing is zeroes, and the error is told.
     fn pack(&mut self, session: &mut Session, member: &Member) -> Result<()> {
         self.progress.file();
+        self.files += 1;
         let stored_bytes = member.stored_bytes();
         member.write_header(&mut self.writer, stored_bytes)?;
         if stored_bytes == 0 {

@@ -1,13 +1,15 @@
 //! `diskfs umount`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use diskfs::Result;
 use diskfs::export::fuse::{Laziness, Unmounted, unmount};
+use serde_json::{Map, Value, json};
 
-use super::session::Session;
+use super::session::{Output, Session, stdout};
+use super::show::json::{self as document, put_name};
 
 /// Unmount what `diskfs mount` mounted
 ///
@@ -27,22 +29,42 @@ pub(super) struct Umount {
     lazy: bool,
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "all commands have this form")]
 pub(super) fn run(args: &Umount, session: &mut Session) -> Result<()> {
     let laziness = if args.lazy {
         Laziness::Detach
     } else {
         Laziness::Refuse
     };
+    let mut told = Vec::new();
     for mountpoint in &args.mountpoints {
         match unmount(mountpoint, laziness) {
-            Ok(Unmounted::Completely) => {}
-            Ok(Unmounted::ServerMayRun) => session.warn(&format!(
-                "{}: unmounted, but still served for those who use it; the image stays locked",
-                mountpoint.display()
-            )),
+            Ok(unmounted) => {
+                let free = unmounted == Unmounted::Completely;
+                if !free {
+                    session.warn(&format!(
+                        "{}: unmounted, but still served for those who use it; the image stays locked",
+                        mountpoint.display()
+                    ));
+                }
+                told.push(entry(mountpoint, free));
+            }
             Err(error) => session.report(&error),
         }
     }
+    if session.output() == Output::Json {
+        let body = json!({ "unmounted": told });
+        document::write(&mut stdout()?, session.command(), body)?;
+    }
     Ok(())
+}
+
+fn entry(mountpoint: &Path, free: bool) -> Value {
+    let mut fields = Map::new();
+    put_name(
+        &mut fields,
+        "mountpoint",
+        mountpoint.as_os_str().as_encoded_bytes(),
+    );
+    fields.insert("free".to_owned(), free.into());
+    fields.into()
 }

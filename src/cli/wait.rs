@@ -9,8 +9,10 @@ use clap::Args;
 use diskfs::export::fuse::wait_for_servers;
 use diskfs::image::ImageSpec;
 use diskfs::{Disk, ErrorKind, OpenOptions, Result};
+use serde_json::{Map, Value, json};
 
-use super::session::Session;
+use super::session::{Output, Session, stdout};
+use super::show::json::{self as document, put_name};
 
 /// How often it is looked whether somebody still has the image locked.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -30,12 +32,21 @@ pub(super) struct Wait {
     images: Vec<OsString>,
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "all commands have this form")]
 pub(super) fn run(args: &Wait, session: &mut Session) -> Result<()> {
+    let mut free = Vec::new();
     for image in &args.images {
-        if let Err(error) = wait(image) {
-            session.report(&error);
+        match wait(image) {
+            Ok(()) => {
+                let mut fields = Map::new();
+                put_name(&mut fields, "image", image.as_encoded_bytes());
+                free.push(Value::Object(fields));
+            }
+            Err(error) => session.report(&error),
         }
+    }
+    if session.output() == Output::Json {
+        let body = json!({ "free": free });
+        document::write(&mut stdout()?, session.command(), body)?;
     }
     Ok(())
 }

@@ -36,7 +36,7 @@ fn run(directory: &Path, program: &str, words: &[&str]) -> Vec<u8> {
 }
 
 /// A guest with the journal of the fixture and text logs, in `guest.img`.
-fn guest() -> Option<TempDir> {
+pub(crate) fn guest() -> Option<TempDir> {
     require("mke2fs")?;
     let directory = tempfile::tempdir().unwrap();
     let tree = directory.path().join("tree");

@@ -22,6 +22,7 @@ mod memory;
 mod mkfs;
 mod program;
 mod room;
+mod schemas;
 mod taking_out;
 mod uefi;
 mod volumes;

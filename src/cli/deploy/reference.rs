@@ -4,11 +4,12 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use roff::{Roff, bold, roman};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use diskfs::{Error, ErrorKind, Result};
 
-use crate::cli::session::stdout;
+use crate::cli::session::{Output, Session, stdout};
+use crate::cli::show::json as document;
 
 /// The schema of plans.
 pub(super) const SCHEMA: &str = include_str!("schema.json");
@@ -27,16 +28,26 @@ struct Item {
 }
 
 /// A line for each step.
-pub(super) fn list_steps() -> Result<()> {
+pub(super) fn list_steps(session: &Session) -> Result<()> {
     let mut out = stdout()?;
-    for (name, step) in steps(&schema()?) {
+    let schema = schema()?;
+    if session.output() == Output::Json {
+        let steps = steps(&schema);
+        let told = steps
+            .iter()
+            .map(|(name, step)| json!({ "name": name, "description": plain(step) }));
+        let body = json!({ "steps": told.collect::<Vec<_>>() });
+        document::write(&mut out, session.command(), body)?;
+        return Ok(out.flush()?);
+    }
+    for (name, step) in steps(&schema) {
         writeln!(out, "{name:<18} {}", plain(step))?;
     }
     Ok(out.flush()?)
 }
 
 /// All that one step can have.
-pub(super) fn describe(name: &str) -> Result<()> {
+pub(super) fn describe(name: &str, session: &Session) -> Result<()> {
     let schema = schema()?;
     let steps = steps(&schema);
     let Some((name, step)) = steps.iter().find(|(known, _)| *known == name) else {
@@ -44,6 +55,15 @@ pub(super) fn describe(name: &str) -> Result<()> {
         return Err(error.with_hint("`diskfs deploy --list-steps` tells which there are"));
     };
     let mut out = stdout()?;
+    if session.output() == Output::Json {
+        let items = items(&schema, name, step);
+        let told = items.iter().map(
+            |item| json!({ "depth": item.depth, "term": item.term, "description": item.text }),
+        );
+        let body = json!({ "step": name, "items": told.collect::<Vec<_>>() });
+        document::write(&mut out, session.command(), body)?;
+        return Ok(out.flush()?);
+    }
     for item in items(&schema, name, step) {
         let indent = "    ".repeat(item.depth);
         writeln!(out, "{indent}{}", item.term)?;

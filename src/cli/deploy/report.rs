@@ -9,7 +9,8 @@ use diskfs::Result;
 use diskfs::deploy::{OPERATIONS, StepReport};
 
 use super::{Deploy, Deployed};
-use crate::cli::session::{name_style, stdout};
+use crate::cli::session::{Output, Session, name_style, stdout};
+use crate::cli::show::json as document;
 use crate::cli::show::name::NameStyle;
 
 /// What a user should know of a plan that was not one transaction.
@@ -65,8 +66,20 @@ pub(super) fn json(steps: &[StepReport]) -> Map<String, Value> {
 }
 
 /// The operations of sysprep, a line each; those of `defaults` with a star, as virt-sysprep has it.
-pub(super) fn list_operations() -> Result<()> {
+pub(super) fn list_operations(session: &Session) -> Result<()> {
     let mut out = stdout()?;
+    if session.output() == Output::Json {
+        let operations = OPERATIONS.iter().map(|operation| {
+            json!({
+                "name": operation.name,
+                "description": operation.what,
+                "default": operation.is_default,
+            })
+        });
+        let body = json!({ "operations": operations.collect::<Vec<_>>() });
+        document::write(&mut out, session.command(), body)?;
+        return Ok(out.flush()?);
+    }
     for operation in OPERATIONS {
         let star = if operation.is_default { '*' } else { ' ' };
         writeln!(out, "{:<26}{star} {}", operation.name, operation.what)?;

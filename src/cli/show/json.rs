@@ -17,15 +17,24 @@ fn header(command: &str) -> Value {
     json!({ "version": VERSION, "command": command })
 }
 
-/// Writes one document.
-pub(crate) fn write(out: &mut dyn Write, command: &str, body: Value) -> io::Result<()> {
+fn document(command: &str, body: Value) -> Map<String, Value> {
     let mut document = Map::new();
     document.insert("diskfs".to_owned(), header(command));
     if let Value::Object(fields) = body {
         document.extend(fields);
     }
-    serde_json::to_writer_pretty(&mut *out, &document)?;
+    document
+}
+
+/// Writes one document.
+pub(crate) fn write(out: &mut dyn Write, command: &str, body: Value) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, &document(command, body))?;
     writeln!(out)
+}
+
+/// One document as a line.
+pub(crate) fn line(command: &str, body: Value) -> String {
+    format!("{}\n", Value::Object(document(command, body)))
 }
 
 /// A document with one long list, written as it goes: an entry to a line, and nothing is kept.

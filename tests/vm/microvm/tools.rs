@@ -153,3 +153,35 @@ fn what_files_no_longer_use_is_given_back() {
     assert!(after + (60 << 20) < before, "{before}, then {after}");
     check("xfs_repair", &["-n"], &image);
 }
+
+#[test]
+fn what_programs_are_told_is_as_the_schemas_say() {
+    let Some(appliance) = appliance_with_tools() else {
+        return;
+    };
+    let Some(()) = require_all(&["jsonschema"]) else {
+        return;
+    };
+    let shop = Workshop::new().unwrap();
+    let image = shop.sparse_file("disk.img", 320 << 20).unwrap();
+    let path = image.to_str().unwrap();
+    for words in [
+        &["mkfs", "xfs", path][..],
+        &["check", path],
+        &["resize", path],
+        &["sparsify", path],
+        &["appliance", "test"],
+    ] {
+        let words: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
+        let json = ["--json".as_ref()];
+        let told = diskfs(&appliance, &[&words[..], &json].concat());
+        let schema = diskfs(&appliance, &["schema".as_ref(), words[0]]);
+        let files = [("schema.json", schema), ("told.json", told)].map(|(name, bytes)| {
+            let file = image.with_file_name(name);
+            fs::write(&file, bytes).unwrap();
+            file
+        });
+        let [schema, told] = files.each_ref().map(|file| file.to_str().unwrap());
+        check("jsonschema", &["-i", told], Path::new(schema));
+    }
+}

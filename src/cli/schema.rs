@@ -1,0 +1,190 @@
+//! `diskfs schema`.
+
+#[cfg(test)]
+mod types;
+#[cfg(test)]
+mod wholes;
+
+use std::io::Write;
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use diskfs::{Error, ErrorKind, Result};
+
+use super::session::{Output, Session, stdout};
+use super::show::json as document;
+
+/// Print the JSON Schema of what a command prints with --json
+///
+/// Without a command, lists the names that have one: the commands, and `error`, which is what every command prints on
+/// standard error. A command whose output is a stream of lines (`log`, `--fleet`) has the schema of a line.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  diskfs schema
+  diskfs schema ls
+  diskfs schema error")]
+pub(super) struct Schema {
+    /// The command
+    command: Option<String>,
+}
+
+/// The schemas by name.
+const SCHEMAS: &str = include_str!("schema/schemas.json");
+
+/// Commands that change files, and print nothing of their own.
+const CHANGING: [&str; 10] = [
+    "chmod", "chown", "edit", "ln", "mkdir", "mv", "rm", "touch", "truncate", "write",
+];
+
+/// What `inspect` prints has its schema from the library.
+const INSPECT: &str = include_str!("inspect/schema.json");
+
+pub(super) fn run(args: &Schema, session: &Session) -> Result<()> {
+    let schemas = schemas()?;
+    let mut out = stdout()?;
+    match &args.command {
+        Some(name) => {
+            let found = schemas.get(name).ok_or_else(|| unknown(name))?;
+            serde_json::to_writer_pretty(&mut out, found).map_err(std::io::Error::from)?;
+            writeln!(out)?;
+        }
+        None if session.output() == Output::Json => {
+            let names: Vec<&String> = schemas.keys().collect();
+            document::write(&mut out, session.command(), json!({ "schemas": names }))?;
+        }
+        None => {
+            for name in schemas.keys() {
+                writeln!(out, "{name}")?;
+            }
+        }
+    }
+    Ok(out.flush()?)
+}
+
+fn schemas() -> Result<Map<String, Value>> {
+    let wrong = |error| Error::new(ErrorKind::Invalid, format!("invalid schemas: {error}"));
+    let mut schemas: Map<String, Value> = serde_json::from_str(SCHEMAS).map_err(wrong)?;
+    let inspect = serde_json::from_str(INSPECT).map_err(wrong)?;
+    schemas.insert("inspect".to_owned(), inspect);
+    let changing = schemas.remove("changing").unwrap_or_default();
+    for name in CHANGING {
+        let mut schema = changing.clone();
+        schema["title"] = format!("diskfs {name}").into();
+        schemas.insert(name.to_owned(), schema);
+    }
+    Ok(schemas)
+}
+
+fn unknown(name: &str) -> Error {
+    let name = super::show::name::message(name);
+    let error = Error::new(ErrorKind::NotFound, format!("no schema of `{name}`"));
+    error.with_hint("`diskfs schema` lists those that there are")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use schemars::JsonSchema;
+    use schemars::generate::SchemaSettings;
+
+    use super::types::{
+        Changing, Cp, Df, Diff, Du, Find, Grep, Hash, Info, Log, Ls, Stat, TarIn, Tree,
+        XattrDocument,
+    };
+    use super::wholes::{
+        Appliance, Check, Commit, Create, Deploy, ErrorDocument, Export, Man, Mkfs, Mount, Rebase,
+        Resize, Schemas, SnapshotDocument, Sparsify, Tar, Uefi, Umount, Wait,
+    };
+    use super::*;
+
+    fn schema<T: JsonSchema>() -> Value {
+        let settings = SchemaSettings::draft2020_12().for_serialize();
+        let schema = settings.into_generator().into_root_schema_for::<T>();
+        schema.to_value()
+    }
+
+    /// The schema of a command that prints no document.
+    fn none(what: &str) -> Value {
+        json!({
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "description": format!("No document: standard output has {what}, with --json too; errors are JSON."),
+            "not": {},
+        })
+    }
+
+    /// Every schema but that of `inspect`.
+    fn made() -> Map<String, Value> {
+        let mut all = [
+            ("appliance", schema::<Appliance>()),
+            ("cat", none("the contents of files")),
+            ("changing", schema::<Changing>()),
+            ("check", schema::<Check>()),
+            ("commit", schema::<Commit>()),
+            ("completions", none("a script for the shell")),
+            ("cp", schema::<Cp>()),
+            ("create", schema::<Create>()),
+            ("demo", none("what the commands that are shown print")),
+            ("deploy", schema::<Deploy>()),
+            ("df", schema::<Df>()),
+            ("diff", schema::<Diff>()),
+            ("du", schema::<Du>()),
+            ("error", schema::<ErrorDocument>()),
+            ("export", schema::<Export>()),
+            ("find", schema::<Find>()),
+            ("grep", schema::<Grep>()),
+            ("hash", schema::<Hash>()),
+            ("info", schema::<Info>()),
+            ("log", schema::<Log>()),
+            ("ls", schema::<Ls>()),
+            ("man", schema::<Man>()),
+            ("mkfs", schema::<Mkfs>()),
+            ("mount", schema::<Mount>()),
+            ("rebase", schema::<Rebase>()),
+            ("resize", schema::<Resize>()),
+            ("run", none("what the program prints")),
+            ("schema", schema::<Schemas>()),
+            ("snapshot", schema::<SnapshotDocument>()),
+            ("sparsify", schema::<Sparsify>()),
+            ("stat", schema::<Stat>()),
+            ("tar", schema::<Tar>()),
+            ("tar-in", schema::<TarIn>()),
+            ("tree", schema::<Tree>()),
+            ("uefi", schema::<Uefi>()),
+            ("umount", schema::<Umount>()),
+            ("wait", schema::<Wait>()),
+            ("xattr", schema::<XattrDocument>()),
+        ]
+        .map(|(name, schema)| (name.to_owned(), schema));
+        for (name, schema) in &mut all {
+            schema["title"] = format!("diskfs {name}").into();
+        }
+        all.into_iter().collect()
+    }
+
+    #[test]
+    fn the_schemas_are_those_of_the_types() {
+        let path = "src/cli/schema/schemas.json";
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+        let made = serde_json::to_string_pretty(&made()).unwrap() + "\n";
+        if std::env::var_os("DISKFS_WRITE_SCHEMA").is_some() {
+            fs::write(&file, &made).unwrap();
+        }
+        assert!(
+            fs::read_to_string(&file).unwrap() == made,
+            "{path} is not what the types say: run the test with DISKFS_WRITE_SCHEMA=1, and look at what changed"
+        );
+    }
+
+    #[test]
+    fn every_command_has_one() {
+        let schemas = schemas().unwrap();
+        let definition = crate::cli::definition();
+        for command in definition.get_subcommands() {
+            let name = command.get_name();
+            assert!(schemas.contains_key(name), "{name}");
+        }
+    }
+}
