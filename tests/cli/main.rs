@@ -20,6 +20,7 @@ mod making;
 mod md;
 mod memory;
 mod mkfs;
+mod newcomer;
 mod program;
 mod room;
 mod schemas;
