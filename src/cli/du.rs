@@ -67,7 +67,7 @@ pub(super) struct Du {
     #[arg(short, overrides_with = "human_readable")]
     kilobytes: bool,
 
-    /// The sizes of files and symlinks, not what is allocated for them
+    /// The sizes of files and symlinks, not what is allocated for them: as du(1) from coreutils 9.2 on
     #[arg(long, conflicts_with = "inodes")]
     apparent_size: bool,
 

@@ -1,9 +1,15 @@
 //! `diskfs schema`.
 
 #[cfg(test)]
-mod types;
+mod changes;
 #[cfg(test)]
-mod wholes;
+mod files;
+#[cfg(test)]
+mod guests;
+#[cfg(test)]
+mod images;
+#[cfg(test)]
+mod info;
 
 use std::io::Write;
 
@@ -90,14 +96,14 @@ mod tests {
     use schemars::JsonSchema;
     use schemars::generate::SchemaSettings;
 
-    use super::types::{
-        Changing, Cp, Df, Diff, Du, Find, Grep, Hash, Info, Log, Ls, Stat, TarIn, Tree,
-        XattrDocument,
+    use super::changes::{Changing, Cp, TarIn, XattrDocument};
+    use super::files::{Df, Diff, Du, Find, Grep, Hash, Ls, Stat, Tree};
+    use super::guests::{Deploy, ErrorDocument, Log, Mount};
+    use super::images::{
+        Appliance, Check, Commit, Create, Export, Man, Mkfs, Rebase, Resize, Schemas,
+        SnapshotDocument, Sparsify, Tar, Uefi, Umount, Wait,
     };
-    use super::wholes::{
-        Appliance, Check, Commit, Create, Deploy, ErrorDocument, Export, Man, Mkfs, Mount, Rebase,
-        Resize, Schemas, SnapshotDocument, Sparsify, Tar, Uefi, Umount, Wait,
-    };
+    use super::info::Info;
     use super::*;
 
     fn schema<T: JsonSchema>() -> Value {
