@@ -79,7 +79,7 @@ impl Origin {
         window: &Window,
     ) -> crate::Result<Option<u64>> {
         if let Kind::Text(_, style) = &self.kind {
-            // Local time may be ahead of UTC by most of a day.
+            // The clocks of a guest whose zone is not known may be ahead of UTC by most of a day.
             let latest = style.written_us.saturating_add(DAY_US);
             if window.since_us.is_some_and(|since| latest < since) {
                 return Ok(None);

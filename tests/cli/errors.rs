@@ -109,6 +109,22 @@ fn what_is_done_is_told_without_colours_but_on_a_terminal() {
     let run = diskfs(&demo, &["-vvv", "ls", "demo.qcow2:/etc"]);
     let told = run.stderr();
     assert!(!told.is_empty() && !told.contains('\u{1b}'), "{told}");
+    if require("script").is_none() {
+        return;
+    }
+    for (no_color, has_colours) in [("", true), ("1", false)] {
+        let line = format!("{DISKFS} -vvv ls demo.qcow2:/etc");
+        let output = Command::new("script")
+            .args(["-qec", &line, "/dev/null"])
+            .current_dir(demo.directory())
+            .env("NO_COLOR", no_color)
+            .env("DISKFS_VM", "none")
+            .env_remove("RUST_LOG")
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(told.contains('\u{1b}'), has_colours, "{no_color}: {told}");
+    }
 }
 
 #[test]

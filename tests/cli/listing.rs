@@ -1,9 +1,9 @@
 //! info, ls, tree, find, stat, cat, df, hash.
 
-use diskfs_fixtures::{Tree, escape, expected_tree, image};
+use diskfs_fixtures::{Tree, escape, expected_tree, image, require};
 use serde_json::json;
 
-use crate::{diskfs, text_of};
+use crate::{diskfs, diskfs_in, text_of};
 
 #[test]
 fn info_tells_image_partitions_and_filesystems() {
@@ -386,5 +386,73 @@ fn names_can_not_control_a_terminal() {
         let text = String::from_utf8(output.stdout).expect("what is shown is text");
         assert!(text.contains(shown), "{command}: {text}");
         assert!(!text.contains("new\nline") && !text.contains("new\r\nline"));
+    }
+}
+
+#[test]
+fn find_matches_regular_expressions_as_find_does() {
+    if require("mke2fs").and(require("find")).is_none() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let tree = directory.path().join("tree");
+    // All names of up to three of these, at two depths.
+    let letters = ["a", "B", "1", "+", ".", "(", "\n", "\u{e9}"];
+    let mut names: Vec<String> = letters.map(str::to_owned).to_vec();
+    for length in 1..3 {
+        let longer = names.iter().filter(|name| name.chars().count() == length);
+        let longer = longer.flat_map(|name| letters.map(|letter| format!("{name}{letter}")));
+        names.extend(longer.collect::<Vec<_>>());
+    }
+    std::fs::create_dir_all(tree.join("dir/a+b")).unwrap();
+    for name in names.iter().filter(|name| *name != "." && *name != "..") {
+        std::fs::write(tree.join("dir").join(name), "").unwrap();
+    }
+    std::fs::write(tree.join("dir/a+b/a.gz"), "").unwrap();
+    let made = std::process::Command::new("mke2fs")
+        .args(["-q", "-t", "ext4", "-d", "tree", "disk.img", "16M"])
+        .current_dir(directory.path())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    for expression in [
+        &["-regex", r".*/a+"][..],
+        &["-regex", r".*/a\+"],
+        &["-iregex", r".*/[ab].1"],
+        &["-regex", r".*/\(a\|1\)*"],
+        &["-regex", r".*dir.*[^a-z]"],
+        &["-regex", "a"],
+        &["-not", "-regex", r".*/...?"],
+        &["-regextype", "posix-extended", "-regex", r".*/(a|B){2}"],
+        &[
+            "-regextype",
+            "posix-extended",
+            "-iregex",
+            r".*/[[:alpha:]]\.?",
+        ],
+        &["-regextype", "posix-basic", "-regex", r".*/a\{2,3\}"],
+        &["-regextype", "findutils-default", "-regex", ".*/a.B"],
+        &["-regex", r".*/a+b/.*\.gz"],
+    ] {
+        let all = [&["-mindepth", "1"], expression, &["-print0"]].concat();
+        let words = [&["find", "disk.img:/dir"], &all[..]].concat();
+        let ours = diskfs_in(directory.path(), &words);
+        let theirs = std::process::Command::new("find")
+            .arg("dir")
+            .args(&all)
+            .current_dir(&tree)
+            .env("LC_ALL", "C.UTF-8")
+            .output()
+            .unwrap();
+        let sorted = |output: &[u8], root: &[u8]| -> Vec<Vec<u8>> {
+            let paths = output
+                .split(|byte| *byte == 0)
+                .filter(|path| !path.is_empty());
+            let mut paths: Vec<_> = paths.map(|path| [root, path].concat()).collect();
+            paths.sort();
+            paths
+        };
+        let theirs = sorted(&theirs.stdout, b"/");
+        assert_eq!(sorted(ours.bytes(), b""), theirs, "{expression:?}");
     }
 }
