@@ -12,8 +12,9 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use diskfs::guest::{self, MountedFilesystem};
-use diskfs::inspect::{Depth, Report, SbomFormat, sbom};
+use diskfs::inspect::{Depth, Drive, Report, SbomFormat, sbom};
 use diskfs::vfs::Timestamp;
+use diskfs::volume::Partition;
 use diskfs::{Disk, Error, ErrorKind, Result};
 
 use super::operand::Operand;
@@ -109,6 +110,8 @@ struct Guest {
     volume: String,
     filesystems: Vec<MountedFilesystem>,
     report: Report,
+    /// Letters of Windows, as `C`, with the volumes that they stand for.
+    drives: Vec<(String, String)>,
 }
 
 /// The schema of the document.
@@ -146,10 +149,12 @@ fn guests(args: &Inspect, disk: &Disk) -> Result<Vec<Guest>> {
     if let Some(volume) = args.source.volume.volume(disk)? {
         let tree = volume.filesystem()?;
         let filesystem = guest::mounted("/", &volume, tree.statistics());
+        let report = Report::of(&tree, args.depth());
         return Ok(vec![Guest {
             volume: volume.name().to_owned(),
             filesystems: vec![filesystem],
-            report: Report::of(&tree, args.depth()),
+            drives: drives(disk, &report)?,
+            report,
         }]);
     }
     let systems = match args.source.volume.os {
@@ -162,13 +167,42 @@ fn guests(args: &Inspect, disk: &Disk) -> Result<Vec<Guest>> {
         return Err(error.in_file(disk.path()).with_hint(hint));
     }
     let guests = systems.iter().map(|system| {
+        let report = Report::of(&system.filesystem()?, args.depth());
         Ok(Guest {
             volume: system.volume().name().to_owned(),
             filesystems: system.filesystems(),
-            report: Report::of(&system.filesystem()?, args.depth()),
+            drives: drives(disk, &report)?,
+            report,
         })
     });
     guests.collect()
+}
+
+/// The letters that a Windows gives to volumes of the disk.
+fn drives(disk: &Disk, report: &Report) -> Result<Vec<(String, String)>> {
+    let Some(windows) = &report.windows else {
+        return Ok(Vec::new());
+    };
+    let volumes = disk.volumes()?;
+    let volume_of = |drive: &Drive| {
+        volumes.iter().find(|volume| {
+            let uuid = volume.entry().and_then(Partition::uuid).unwrap_or_default();
+            match (&drive.partition, &drive.disk) {
+                (Some(guid), _) => uuid.eq_ignore_ascii_case(guid),
+                // Of an MBR it is the disk's signature and a number.
+                (None, Some(disk)) => {
+                    let of_disk = uuid.split('-').next().unwrap_or_default();
+                    of_disk.eq_ignore_ascii_case(disk) && volume.start_bytes() == drive.offset_bytes
+                }
+                (None, None) => false,
+            }
+        })
+    };
+    let drives = windows.drives.iter().filter_map(|drive| {
+        let letter = drive.letter.trim_end_matches(':').to_owned();
+        Some((letter, volume_of(drive)?.name().to_owned()))
+    });
+    Ok(drives.collect())
 }
 
 /// What is said of all guests of an image.

@@ -9,7 +9,7 @@ use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesText, Event};
 
 use diskfs::Result;
-use diskfs::inspect::{Package, Release};
+use diskfs::inspect::{Package, Program, Release};
 
 use super::Guest;
 
@@ -72,20 +72,41 @@ fn system<W: Write>(xml: &mut Xml<W>, guest: &Guest) -> io::Result<()> {
         text(xml, "product_variant", &known(&release.variant))?;
         text(xml, "major_version", &major.to_string())?;
         text(xml, "minor_version", &minor.to_string())?;
-        text(
-            xml,
-            "package_format",
-            report.packages.format.unwrap_or_default(),
-        )?;
+        let windows = report.windows.as_ref();
+        if let Some(windows) = windows {
+            text(xml, "windows_systemroot", &windows.system_root)?;
+            let set = windows.control_set;
+            let set = set.map(|set| format!("ControlSet{set:03}"));
+            text(xml, "windows_current_control_set", &known(&set))?;
+        }
+        // virt-inspector has none for what Windows lists.
+        let format = report.packages.format.filter(|_| windows.is_none());
+        text(xml, "package_format", format.unwrap_or_default())?;
         text(
             xml,
             "package_management",
             report.packages.manager.unwrap_or_default(),
         )?;
         text(xml, "hostname", &known(&report.hostname))?;
-        text(xml, "osinfo", &osinfo(distro, major, minor))?;
+        let osinfo = match windows {
+            Some(_) => osinfo_of_windows(release),
+            None => osinfo(distro, major, minor),
+        };
+        text(xml, "osinfo", &osinfo)?;
         filesystems(xml, guest)?;
+        if !guest.drives.is_empty() {
+            element(xml, "drive_mappings", |xml| {
+                guest
+                    .drives
+                    .iter()
+                    .try_for_each(|drive| mapping(xml, drive))
+            })?;
+        }
         element(xml, "applications", |xml| {
+            if let Some(windows) = windows {
+                let mut programs = windows.programs.iter();
+                return programs.try_for_each(|it| program(xml, it));
+            }
             let mut packages = report.packages.installed.iter().flatten();
             packages.try_for_each(|package| application(xml, package))
         })
@@ -138,6 +159,30 @@ fn application<W: Write>(xml: &mut Xml<W>, package: &Package) -> io::Result<()> 
         text(xml, "source_package", &known(&package.source))?;
         text(xml, "summary", &known(&package.summary))?;
         text(xml, "description", &known(&package.description))
+    })
+}
+
+/// A letter and its device.
+fn mapping<W: Write>(xml: &mut Xml<W>, (letter, volume): &(String, String)) -> io::Result<()> {
+    let letter = plain(letter);
+    let element = xml.create_element("drive_mapping");
+    let element = element.with_attribute(("name", letter.as_str()));
+    element.write_text_content(BytesText::new(&device(volume)))?;
+    Ok(())
+}
+
+/// A program of Windows.
+fn program<W: Write>(xml: &mut Xml<W>, program: &Program) -> io::Result<()> {
+    let known = |text: &Option<String>| text.clone().unwrap_or_default();
+    element(xml, "application", |xml| {
+        text(xml, "name", &program.id)?;
+        text(xml, "display_name", &program.name)?;
+        text(xml, "version", &known(&program.version))?;
+        text(xml, "arch", &known(&program.architecture))?;
+        text(xml, "install_path", &known(&program.install_path))?;
+        text(xml, "publisher", &known(&program.publisher))?;
+        text(xml, "url", &known(&program.url))?;
+        text(xml, "description", &known(&program.description))
     })
 }
 
@@ -194,6 +239,37 @@ fn osinfo(distro: &str, major: u32, minor: u32) -> String {
         "archlinux" | "gentoo" => distro.to_owned(),
         _ => "unknown".to_owned(),
     }
+}
+
+/// The same of Windows: by the version, and of versions 10 and 11 by the build.
+fn osinfo_of_windows(release: &Release) -> String {
+    let is_server = release
+        .variant
+        .as_deref()
+        .is_some_and(|it| it.starts_with("Server"));
+    let version = release.version.as_deref().unwrap_or_default();
+    let build = version.split('.').nth(2).and_then(|it| it.parse().ok());
+    let build: u32 = build.unwrap_or(0);
+    let known = match (self::version(release), is_server) {
+        ((5, 1), _) => "winxp",
+        ((5, 2), _) => "win2k3",
+        ((6, 0), false) => "winvista",
+        ((6, 0), true) => "win2k8",
+        ((6, 1), false) => "win7",
+        ((6, 1), true) => "win2k8r2",
+        ((6, 2), false) => "win8",
+        ((6, 2), true) => "win2k12",
+        ((6, 3), false) => "win8.1",
+        ((6, 3), true) => "win2k12r2",
+        ((10, 0), false) if build >= 22_000 => "win11",
+        ((10, 0), false) => "win10",
+        ((10, 0), true) if build >= 26_100 => "win2k25",
+        ((10, 0), true) if build >= 20_348 => "win2k22",
+        ((10, 0), true) if build >= 17_763 => "win2k19",
+        ((10, 0), true) => "win2k16",
+        _ => "unknown",
+    };
+    known.to_owned()
 }
 
 #[cfg(test)]

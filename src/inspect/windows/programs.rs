@@ -18,12 +18,20 @@ const MAX_PROGRAMS: usize = 10_000;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Program {
-    /// The name.
+    /// The name that people read.
     pub name: String,
+    /// What the registry calls it: the name of its key.
+    pub id: String,
     /// The version, in whatever form the program has it.
     pub version: Option<String>,
     /// Who made it.
     pub publisher: Option<String>,
+    /// Where it is, as `C:\Program Files\Git`.
+    pub install_path: Option<String>,
+    /// A page about it.
+    pub url: Option<String>,
+    /// What it says about itself.
+    pub description: Option<String>,
     /// The architecture that it is for, as far as the registry tells 32 bits from 64.
     pub architecture: Option<String>,
 }
@@ -43,10 +51,16 @@ fn below(software: &OpenHive<'_>, path: &str, architecture: Option<&str>) -> Opt
     let key = software.key(path)?;
     let keys = software.subkeys(&key, MAX_PROGRAMS);
     let program = |key: &Key<'_>| {
+        // Installers write empty ones, too.
+        let known = |name| software.text_of(key, name).filter(|it| !it.is_empty());
         Some(Program {
             name: software.text_of(key, "DisplayName")?,
             version: software.text_of(key, "DisplayVersion"),
+            id: key.name(),
             publisher: software.text_of(key, "Publisher"),
+            install_path: known("InstallLocation"),
+            url: known("URLInfoAbout"),
+            description: known("Comments"),
             architecture: architecture.map(str::to_owned),
         })
     };
