@@ -1,13 +1,16 @@
 //! Many guests side by side, a line of JSON each.
 //!
 //! A job is `{"image": PATH, "plan": {...}}`; the steps that the command line has come first. A result is `{"image": PATH,
-//! "steps": [...]}`, or `{"image": PATH, "error": {...}}`, in the order of the jobs. What fails stops nothing, and the same
+//! "steps": [...]}`, or `{"image": PATH, "error": {...}}`, in the order of the jobs. Jobs of one image are done one after the other. What fails stops nothing, and the same
 //! list once more does what is left.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -31,15 +34,90 @@ struct Job {
 }
 
 pub(super) fn run(args: &Deploy, plan: &Plan, jobs: &Path, session: &mut Session) -> Result<()> {
-    let jobs = read(jobs)?;
+    let jobs = queued(read(jobs)?);
+    let queues = Queues::default();
     let mut out = stdout()?;
-    let work = |job: &Job| deploy(args, plan, job);
-    let tell = |job: &Job, told: std::result::Result<Value, Value>| match told {
+    let work = |(job, place): &(Job, Option<Place>)| {
+        let _turn = place.as_ref().map(|place| queues.wait(place));
+        deploy(args, plan, job)
+    };
+    let tell = |(job, _): &(Job, Option<Place>), told: std::result::Result<Value, Value>| match told
+    {
         Ok(told) => told,
         Err(error) => json!({ "image": job.image, "error": error }),
     };
     let failed = "guests could not be deployed";
     fleet::run(session, &mut out, jobs, args.jobs, work, tell, failed)
+}
+
+/// Where a job stands among those of the same image, whatever the list calls it.
+#[derive(Debug)]
+struct Place {
+    /// Device and inode.
+    image: (u64, u64),
+    /// How many come before it.
+    before: usize,
+}
+
+/// The jobs with their places; none for an image that can't be found, which its job tells.
+fn queued(jobs: Vec<Job>) -> Vec<(Job, Option<Place>)> {
+    let mut lengths: HashMap<(u64, u64), usize> = HashMap::new();
+    let place = |job: Job| {
+        let metadata = fs::metadata(&job.image).ok();
+        let place = metadata.map(|metadata| {
+            let image = (metadata.dev(), metadata.ino());
+            let length = lengths.entry(image).or_default();
+            let before = *length;
+            *length += 1;
+            Place { image, before }
+        });
+        (job, place)
+    };
+    jobs.into_iter().map(place).collect()
+}
+
+/// Lets jobs of one image wait for each other. Jobs are begun in their order, so those that others wait for are under way.
+#[derive(Default)]
+struct Queues {
+    /// How many are done of each image.
+    done: Mutex<HashMap<(u64, u64), usize>>,
+    changed: Condvar,
+}
+
+/// A job's turn, which ends when this goes.
+struct Turn<'q> {
+    queues: &'q Queues,
+    image: (u64, u64),
+}
+
+impl Queues {
+    fn wait(&self, place: &Place) -> Turn<'_> {
+        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_early = |done: &mut HashMap<_, usize>| {
+            done.get(&place.image).copied().unwrap_or(0) < place.before
+        };
+        drop(
+            self.changed
+                .wait_while(done, is_early)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        Turn {
+            queues: self,
+            image: place.image,
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut done = self
+            .queues
+            .done
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *done.entry(self.image).or_default() += 1;
+        self.queues.changed.notify_all();
+    }
 }
 
 fn deploy(args: &Deploy, common: &Plan, job: &Job) -> Result<Value> {
