@@ -36,7 +36,7 @@ pub use clock::{Locale, Timezone};
 pub use cloud_init::{CloudInit, Seed};
 pub use cron::CronStep;
 pub use files::{
-    Append, CopyIn, Delete, Link, MakeDir, Mode, Owner, Permissions, Tar, Upload, Write,
+    Append, CopyIn, Delete, Json, Link, MakeDir, Mode, Owner, Permissions, Tar, Upload, Write,
 };
 pub use firstboot::Firstboot;
 pub use fstab::{Fstab, FstabEntry};
@@ -45,7 +45,10 @@ pub use hosts::{Host, Hosts};
 pub use identity::{MachineId, RandomSeed};
 pub use kernel::{Modules, Sysctl};
 pub use kernel_arguments::KernelArguments;
-pub use network::{Bond, BondMode, Interface, Mac, Network, Prefix, Route, Stack, Vlan};
+pub use network::{
+    AdSelect, ArpAllTargets, ArpValidate, Bond, BondMode, FailOverMac, Interface, LacpRate, Mac,
+    Network, Prefix, PrimaryReselect, Route, Stack, Vlan, XmitHashPolicy,
+};
 pub use password::{Password, PasswordWords, RootPassword, Selector, first_line};
 pub use repository::Repository;
 pub use resolver::Resolver;

@@ -3,8 +3,10 @@
 //! A plan says which addresses the interfaces have, and this writes it for what the guest has enabled. What it writes is
 //! what [`inspect`](crate::inspect) reads.
 
+mod bond;
 mod clean;
 mod detect;
+mod dhcp;
 mod files;
 mod ifcfg;
 mod ifupdown;
@@ -28,6 +30,9 @@ use files::Files;
 use ifupdown::Flavour;
 use links::Setup;
 
+pub use bond::{
+    AdSelect, ArpAllTargets, ArpValidate, FailOverMac, LacpRate, PrimaryReselect, XmitHashPolicy,
+};
 pub use settings::{Bond, BondMode, Interface, Network, Route, Stack, Vlan};
 pub use values::{Mac, Prefix};
 
@@ -53,6 +58,8 @@ impl Network {
             links,
             is_clean: self.clean,
         };
+        dhcp::note_missing(guest, stack, &setup)?;
+        note_left_out(guest, stack, &setup);
         let mut files = Files::default();
         render(guest, stack, &setup, &mut files)?;
         names::render(guest, &setup, stack, &mut files)?;
@@ -66,6 +73,28 @@ impl Network {
             clean::own(guest, &files)?;
         }
         files.write(guest)
+    }
+}
+
+/// Tells which options of bonds a stack has no word for.
+fn note_left_out(guest: &mut Guest, stack: Stack, setup: &Setup) {
+    for link in &setup.links {
+        for option in links::options(link) {
+            let has_it = match stack {
+                Stack::Netplan | Stack::CloudInit => option.of_netplan().is_some(),
+                Stack::Networkd => option.name == "primary" || option.of_networkd().is_some(),
+                // lagg(4) looks after its ports by itself.
+                Stack::RcConf => option.name == "miimon" || rc_conf::of_lagg(option).is_some(),
+                _ => true,
+            };
+            if !has_it {
+                let (name, bond) = (option.name.replace('_', "-"), &link.name);
+                let stack = stack.name();
+                guest.note(format!(
+                    "{bond}: {stack} has no setting for {name}: it is left out"
+                ));
+            }
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::super::super::guest::Guest;
 use super::super::super::text::of_lines;
+use super::bond::BondOption;
 use super::detect;
 use super::files::Files;
 use super::links::{Kind, Link, Setup, joined};
@@ -77,16 +78,12 @@ fn add_hardware(all: &mut Variables, link: &Link) {
                 all.set("SLAVE", "yes");
             }
         }
-        Kind::Bond {
-            mode, miimon_ms, ..
-        } => {
+        Kind::Bond { mode, options, .. } => {
             all.set("TYPE", "Bond");
             all.set("BONDING_MASTER", "yes");
-            let mode = mode.name();
-            all.set(
-                "BONDING_OPTS",
-                format!("\"mode={mode} miimon={miimon_ms}\""),
-            );
+            let mode = std::iter::once(format!("mode={}", mode.name()));
+            let options = joined(mode.chain(options.iter().map(BondOption::of_module)), " ");
+            all.set("BONDING_OPTS", format!("\"{options}\""));
         }
         Kind::Vlan { parent, id } => {
             all.set("TYPE", "Vlan");

@@ -2,6 +2,7 @@
 
 use super::super::super::guest::Guest;
 use super::super::super::text::of_lines;
+use super::bond::BondOption;
 use super::detect::exists_one_of;
 use super::files::{Files, HEADER, is_own, with_block, without_block};
 use super::links::{Kind, Link, Setup, joined, nameservers};
@@ -340,12 +341,17 @@ fn hardware(link: &Link) -> Vec<String> {
         Kind::Bond {
             members,
             mode,
-            miimon_ms,
-        } => vec![
-            format!("bond-slaves {}", members.join(" ")),
-            format!("bond-mode {}", mode.name()),
-            format!("bond-miimon {miimon_ms}"),
-        ],
+            options,
+        } => {
+            let mut lines = vec![
+                format!("bond-slaves {}", members.join(" ")),
+                format!("bond-mode {}", mode.name()),
+            ];
+            let option =
+                |it: &BondOption| format!("bond-{} {}", it.name.replace('_', "-"), it.spaced());
+            lines.extend(options.iter().map(option));
+            lines
+        }
         Kind::Vlan { parent, id } => {
             vec![format!("vlan-raw-device {parent}"), format!("vlan-id {id}")]
         }

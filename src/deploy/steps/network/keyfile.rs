@@ -91,12 +91,16 @@ fn add_hardware(ini: &mut Ini, link: &Link, links: &[Link]) {
     }
     match &link.kind {
         Kind::Physical { .. } => {}
-        Kind::Bond {
-            mode, miimon_ms, ..
-        } => {
+        Kind::Bond { mode, options, .. } => {
             ini.section("bond");
             ini.set("mode", mode.name());
-            ini.set("miimon", miimon_ms);
+            for option in options {
+                ini.set(option.name, &option.value);
+                // NetworkManager takes both only when they are the same.
+                if option.name == "num_grat_arp" {
+                    ini.set("num_unsol_na", &option.value);
+                }
+            }
         }
         Kind::Vlan { parent, id } => {
             ini.section("vlan");

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::super::hostname::is_name;
+use super::bond::BondOption;
 use super::settings::{Addressing, BondMode, Network, Route};
 use super::values::{Mac, Prefix};
 
@@ -18,9 +19,6 @@ const MTU_BYTES: std::ops::RangeInclusive<u32> = 68..=65535;
 
 /// The least with IPv6 (RFC 8200, section 5).
 const MTU_V6_BYTES: u32 = 1280;
-
-/// How often a bond looks after its parts, where nothing is said.
-const MIIMON_MS: u32 = 100;
 
 /// What a stack is to be told.
 #[derive(Debug)]
@@ -52,7 +50,8 @@ pub(super) enum Kind {
     Bond {
         members: Vec<String>,
         mode: BondMode,
-        miimon_ms: u32,
+        /// All others, `miimon` among them.
+        options: Vec<BondOption>,
     },
     Vlan {
         parent: String,
@@ -76,6 +75,14 @@ impl Link {
                 ..
             }
         )
+    }
+}
+
+/// The options of a bond; none of other kinds.
+pub(super) fn options(link: &Link) -> &[BondOption] {
+    match &link.kind {
+        Kind::Bond { options, .. } => options,
+        _ => &[],
     }
 }
 
@@ -203,19 +210,39 @@ fn add_bonds(network: &Network, links: &mut Vec<Link>) -> Checked<()> {
             }
             members.push(member.name.clone());
         }
+        let primary = primary(bond, links, &members).map_err(of_bond)?;
+        let options = bond.options(primary).map_err(of_bond)?;
         links.push(Link {
             name: bond.name.clone(),
             is_named: true,
             kind: Kind::Bond {
                 members,
                 mode: bond.mode,
-                miimon_ms: bond.miimon.unwrap_or(MIIMON_MS),
+                options,
             },
             bond: None,
             ip: bond.addressing(),
         });
     }
     Ok(())
+}
+
+/// The name of the primary part. Interfaces are told by their hardware, but the kernel takes a name there.
+fn primary(
+    bond: &super::settings::Bond,
+    links: &[Link],
+    members: &[String],
+) -> Checked<Option<String>> {
+    let Some(primary) = &bond.primary else {
+        return Ok(None);
+    };
+    let at = referred(links, primary)?;
+    let link = links.get(at).filter(|link| members.contains(&link.name));
+    let link = link.ok_or_else(|| format!("the primary {primary} is not one of the members"))?;
+    if !link.is_named {
+        return Err(format!("the primary {primary} has no `name`"));
+    }
+    Ok(Some(link.name.clone()))
 }
 
 fn add_vlans(network: &Network, links: &mut Vec<Link>) -> Checked<()> {

@@ -3,7 +3,7 @@
 use super::super::super::guest::Guest;
 use super::super::super::text::of_lines;
 use super::files::Files;
-use super::links::{Kind, Link, Setup};
+use super::links::{Kind, Link, Setup, joined};
 use super::settings::{Addressing, Route};
 use crate::Result;
 
@@ -104,13 +104,16 @@ fn connection(link: &Link) -> Vec<String> {
         Kind::Bond {
             members,
             mode,
-            miimon_ms,
-        } => vec![
-            "Connection=bond".to_owned(),
-            format!("BindsToInterfaces=({})", members.join(" ")),
-            format!("Mode={}", mode.name()),
-            format!("LinkOptions='miimon {miimon_ms}'"),
-        ],
+            options,
+        } => {
+            let options = options.iter().map(|it| format!("{} {}", it.name, it.value));
+            vec![
+                "Connection=bond".to_owned(),
+                format!("BindsToInterfaces=({})", members.join(" ")),
+                format!("Mode={}", mode.name()),
+                format!("LinkOptions='{}'", joined(options, " ")),
+            ]
+        }
         Kind::Vlan { parent, id } => vec![
             "Connection=vlan".to_owned(),
             format!("BindsToInterfaces={parent}"),

@@ -3,6 +3,7 @@
 use super::super::super::Kind as Entry;
 use super::super::super::guest::Guest;
 use super::super::super::text::of_lines;
+use super::bond::BondOption;
 use super::files::{Files, with_block};
 use super::links::{Kind, Link, Setup, joined};
 use super::settings::{Addressing, Route};
@@ -93,12 +94,13 @@ fn variables(link: &Link, links: &[Link]) -> Vec<String> {
     if let Kind::Bond {
         members,
         mode,
-        miimon_ms,
+        options,
     } = &link.kind
     {
         lines.push(format!("slaves_{name}=\"{}\"", members.join(" ")));
         lines.push(format!("mode_{name}=\"{}\"", mode.name()));
-        lines.push(format!("miimon_{name}=\"{miimon_ms}\""));
+        let option = |it: &BondOption| format!("{}_{name}=\"{}\"", it.name, it.spaced());
+        lines.extend(options.iter().map(option));
         let needs = joined(members.iter().map(|it| format!("net.{it}")), " ");
         lines.push(format!("rc_net_{name}_need=\"{needs}\""));
     }

@@ -2,8 +2,9 @@
 
 use super::super::super::guest::Guest;
 use super::super::super::text::of_lines;
+use super::bond::BondOption;
 use super::files::Files;
-use super::links::{Kind, Link, Setup, joined, nameservers, vlans_on};
+use super::links::{self, Kind, Link, Setup, joined, nameservers, vlans_on};
 use super::resolver;
 use super::settings::{Addressing, Route};
 use crate::Result;
@@ -44,16 +45,24 @@ fn device(link: &Link) -> Option<String> {
     let name = &link.name;
     match &link.kind {
         Kind::Physical { .. } => None,
-        Kind::Bond {
-            mode, miimon_ms, ..
-        } => Some(format!(
-            "[NetDev]\nName={name}\nKind=bond\n\n[Bond]\nMode={}\nMIIMonitorSec={miimon_ms}ms\n",
-            mode.name()
-        )),
+        Kind::Bond { mode, options, .. } => {
+            let mut lines = vec![format!("Mode={}", mode.name())];
+            lines.extend(options.iter().filter_map(BondOption::of_networkd));
+            let lines = of_lines(lines);
+            Some(format!(
+                "[NetDev]\nName={name}\nKind=bond\n\n[Bond]\n{lines}"
+            ))
+        }
         Kind::Vlan { id, .. } => Some(format!(
             "[NetDev]\nName={name}\nKind=vlan\n\n[VLAN]\nId={id}\n"
         )),
     }
+}
+
+/// Whether a bond uses this part when it is up.
+fn is_primary(link: &Link, links: &[Link]) -> bool {
+    let mut options = links.iter().flat_map(links::options);
+    options.any(|it| it.name == "primary" && it.value == link.name)
 }
 
 fn network(link: &Link, links: &[Link]) -> String {
@@ -69,7 +78,12 @@ fn network(link: &Link, links: &[Link]) -> String {
     }
     lines.extend([String::new(), "[Network]".to_owned()]);
     match &link.bond {
-        Some(bond) => lines.push(format!("Bond={bond}")),
+        Some(bond) => {
+            lines.push(format!("Bond={bond}"));
+            if is_primary(link, links) {
+                lines.push("PrimarySlave=yes".to_owned());
+            }
+        }
         None => lines.extend(addressing(ip)),
     }
     lines.extend(vlans_on(links, &link.name).map(|vlan| format!("VLAN={}", vlan.name)));

@@ -2,8 +2,9 @@
 
 use super::super::super::guest::Guest;
 use super::super::super::text::of_lines;
+use super::bond::BondOption;
 use super::files::{Files, with_block, without_block};
-use super::links::{Checked, Kind, Link, Setup, joined};
+use super::links::{self, Checked, Kind, Link, Setup, joined};
 use super::resolver;
 use super::settings::{BondMode, Route};
 use crate::Result;
@@ -139,7 +140,20 @@ fn hardware(link: &Link) -> Checked<Vec<String>> {
     };
     let mut words = vec![format!("laggproto {protocol}")];
     words.extend(members.iter().map(|it| format!("laggport {it}")));
+    words.extend(links::options(link).iter().filter_map(of_lagg));
     Ok(words)
+}
+
+/// ifconfig(8), of lagg(4).
+pub(super) fn of_lagg(option: &BondOption) -> Option<String> {
+    match (option.name, &*option.value) {
+        ("lacp_rate", "fast") => Some("lacp_fast_timeout".to_owned()),
+        ("lacp_rate", _) => Some("-lacp_fast_timeout".to_owned()),
+        ("xmit_hash_policy", "layer2") => Some("lagghash l2".to_owned()),
+        ("xmit_hash_policy", "layer2+3") => Some("lagghash l2,l3".to_owned()),
+        ("xmit_hash_policy", "layer3+4") => Some("lagghash l3,l4".to_owned()),
+        _ => None,
+    }
 }
 
 /// All routes: their names, and what each is.

@@ -4,6 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
+use super::bond::{
+    AdSelect, ArpAllTargets, ArpValidate, FailOverMac, LacpRate, PrimaryReselect, XmitHashPolicy,
+};
 use super::values::{Mac, Prefix};
 
 /// How the network is set up.
@@ -246,6 +249,72 @@ interfaces! {
         /// How often it is looked whether they are up, in milliseconds; 100 where nothing is said.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         miimon: Option<u32>,
+        /// How long a part that came up waits before it is used, in milliseconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        updelay: Option<u32>,
+        /// How long a part that went down is still used, in milliseconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        downdelay: Option<u32>,
+        /// How often the peer sends LACP's messages.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lacp_rate: Option<LacpRate>,
+        /// What chooses the part that a packet is sent on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        xmit_hash_policy: Option<XmitHashPolicy>,
+        /// Which of several LACP partners is chosen.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ad_select: Option<AdSelect>,
+        /// LACP's system priority, 1 to 65535.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ad_actor_sys_prio: Option<u16>,
+        /// LACP's system address.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ad_actor_system: Option<Mac>,
+        /// The user's part of LACP's port key, 0 to 1023.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ad_user_port_key: Option<u16>,
+        /// How many parts must be up for the bond to be up.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        min_links: Option<u32>,
+        /// The name or hardware's address of the part that is used when it is up.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        primary: Option<String>,
+        /// When the primary part takes over again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        primary_reselect: Option<PrimaryReselect>,
+        /// Whose hardware address the parts have.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fail_over_mac: Option<FailOverMac>,
+        /// How often the ARP targets are asked, in milliseconds; in place of `miimon`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arp_interval: Option<u32>,
+        /// The addresses that are asked.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        arp_ip_target: Vec<Ipv4Addr>,
+        /// Which parts' ARP answers are checked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arp_validate: Option<ArpValidate>,
+        /// How many ARP targets must answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arp_all_targets: Option<ArpAllTargets>,
+        /// Whether parts that are not active take what they receive.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        all_slaves_active: Option<bool>,
+        /// How many messages tell the network of a takeover.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        num_grat_arp: Option<u8>,
+        /// How many IGMP reports are sent after a takeover.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resend_igmp: Option<u8>,
+        /// How many packets a part sends before the next one's turn.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        packets_per_slave: Option<u16>,
+        /// How often the switches are told of the parts, in seconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lp_interval: Option<u32>,
+        /// Whether `balance-tlb` moves flows by load.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tlb_dynamic_lb: Option<bool>,
     }
     /// A numbered network on another interface.
     Vlan {

@@ -1,6 +1,7 @@
 //! netplan (netplan(5)), and cloud-init's network configuration of version 2, which is the same.
 
 use super::super::super::guest::Guest;
+use super::bond::BondOption;
 use super::detect;
 use super::files::Files;
 use super::links::{Kind, Link, Setup, joined};
@@ -81,13 +82,15 @@ fn add(yaml: &mut Yaml, link: &Link) {
         Kind::Bond {
             members,
             mode,
-            miimon_ms,
+            options,
         } => {
             let members = joined(members.iter().map(|it| key(it)), ", ");
             yaml.line(3, "interfaces", &format!("[{members}]"));
             yaml.open(3, "parameters");
             yaml.line(4, "mode", mode.name());
-            yaml.line(4, "mii-monitor-interval", &miimon_ms.to_string());
+            for (key, value) in options.iter().filter_map(BondOption::of_netplan) {
+                yaml.line(4, key, &value);
+            }
         }
         Kind::Vlan { parent, id } => {
             yaml.line(3, "id", &id.to_string());

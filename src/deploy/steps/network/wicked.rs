@@ -2,6 +2,7 @@
 
 use super::super::super::guest::Guest;
 use super::super::super::text::{of_lines, with_line};
+use super::bond::BondOption;
 use super::files::Files;
 use super::links::{Kind, Link, Setup, joined, nameservers, search};
 use super::settings::{Addressing, Route};
@@ -110,13 +111,14 @@ fn variables(link: &Link) -> Vec<String> {
         Kind::Bond {
             members,
             mode,
-            miimon_ms,
+            options,
         } => {
             set("BONDING_MASTER", &"yes");
             for (member, number) in members.iter().zip(0_usize..) {
                 set(&format!("BONDING_SLAVE{number}"), member);
             }
-            let options = format!("mode={} miimon={miimon_ms}", mode.name());
+            let mode = std::iter::once(format!("mode={}", mode.name()));
+            let options = joined(mode.chain(options.iter().map(BondOption::of_module)), " ");
             set("BONDING_MODULE_OPTS", &options);
         }
         Kind::Vlan { parent, id } => {
