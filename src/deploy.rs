@@ -97,6 +97,16 @@ impl Deployment {
             steps.push(guest.report(step.name()));
         }
         steps.extend(guest.label_all()?);
+        // What one step takes away and another puts back is no change.
+        for step in &mut steps {
+            let mut changed = Vec::new();
+            for path in std::mem::take(&mut step.changed) {
+                if guest.stage.may_change(&path)? {
+                    changed.push(path);
+                }
+            }
+            step.changed = changed;
+        }
         Ok(Self {
             stage: guest.stage,
             steps,
@@ -231,6 +241,40 @@ mod tests {
         let deployment = prepare(tree, steps).unwrap();
         assert_eq!(deployment.changes().unwrap().len(), 2);
         assert!(start.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn what_is_put_back_is_no_change() {
+        let steps = "{delete: /etc/hostname}, {write: {path: /etc/hostname, text: \"old\\n\"}}";
+        let deployment = prepare(debian(), steps).unwrap();
+        assert_eq!(deployment.changes().unwrap(), []);
+        for step in deployment.steps() {
+            assert_eq!(step.changed, [""; 0], "{}", step.step);
+        }
+    }
+
+    #[test]
+    fn settings_are_not_written_into_a_windows() {
+        let windows = || {
+            let mut tree = MemoryFs::new();
+            tree.dir("/Windows/System32/config");
+            tree.file("/Windows/System32/config/SOFTWARE", b"regf");
+            tree
+        };
+        for step in [
+            "{hostname: web1}",
+            "{root-password: secret}",
+            "{sysprep: [defaults]}",
+        ] {
+            let error = prepare(windows(), step).map(|_| ()).unwrap_err();
+            assert_eq!(error.kind(), crate::ErrorKind::Unsupported);
+            assert!(error.to_string().contains("not for Windows"), "{error}");
+        }
+        let file = "{write: {path: /a.txt, text: x}}";
+        assert_eq!(
+            prepare(windows(), file).unwrap().changes().unwrap().len(),
+            1
+        );
     }
 
     #[test]

@@ -33,6 +33,7 @@ mod windows;
 mod yaml;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use serde::Serialize;
 
@@ -174,6 +175,14 @@ impl Report {
             ..report
         }
     }
+}
+
+/// The addresses that the guest's interfaces have by its own settings.
+pub(crate) fn own_addresses(tree: &Filesystem) -> Vec<IpAddr> {
+    let network = network::of(&Files::new(tree));
+    let addresses = network.interfaces.iter().flat_map(|it| &it.addresses);
+    let addresses = addresses.map(|address| address.split('/').next().unwrap_or_default());
+    addresses.filter_map(|it| it.parse().ok()).collect()
 }
 
 /// The architecture of the guest's programs.

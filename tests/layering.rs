@@ -123,7 +123,7 @@ const SOURCES_MAY_USE: &[(&str, &[&str])] = &[
             "crate::File",
             "crate::Filesystem",
             "crate::guest",
-            "crate::inspect",  // in tests, which read back what was written
+            "crate::inspect", // the guest's own addresses; in tests, what was written is read back
             "diskfs_fixtures", // in tests, which say so when a judge is missing
         ],
     ),

@@ -6,7 +6,7 @@ use diskfs_vfs::Timestamp;
 
 use super::stage::{Kind, Stage};
 use super::{Secret, StepReport, labels};
-use crate::guest::OsRelease;
+use crate::guest::{OsRelease, windows_root};
 use crate::{Error, ErrorKind, Filesystem, Result};
 
 /// Where the administrator's units of systemd are, and the symlinks that turn units on.
@@ -25,6 +25,7 @@ pub(super) const UNIT_DIRS: [&str; 4] = [
 pub(super) struct Guest {
     pub(super) stage: Stage,
     release: OnceCell<OsRelease>,
+    is_windows: OnceCell<bool>,
     notes: Vec<String>,
     secrets: Vec<Secret>,
     /// The present, which tests set.
@@ -37,6 +38,7 @@ impl Guest {
         Self {
             stage: Stage::new(guest),
             release: OnceCell::new(),
+            is_windows: OnceCell::new(),
             notes: Vec::new(),
             secrets: Vec::new(),
             now: Timestamp::now(),
@@ -64,6 +66,14 @@ impl Guest {
     pub(super) fn release(&self) -> &OsRelease {
         self.release
             .get_or_init(|| OsRelease::read(self.stage.guest(), b""))
+    }
+
+    /// Whether it is a Windows.
+    pub(super) fn is_windows(&self) -> bool {
+        *self.is_windows.get_or_init(|| {
+            let guest = self.stage.guest();
+            !guest.holds_system() && windows_root(guest).is_some()
+        })
     }
 
     /// Tells whoever deploys something that he should know.

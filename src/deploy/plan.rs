@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::guest::Guest;
 use super::steps::{
     Agent, Append, Certificate, CloudInit, CopyIn, CronStep, Delete, Firstboot, Fstab, Hostname,
-    Hosts, KernelArguments, Link, Locale, MachineId, MakeDir, Modules, Network, Password,
+    Hosts, Json, KernelArguments, Link, Locale, MachineId, MakeDir, Modules, Network, Password,
     Permissions, RandomSeed, Repository, Resolver, RootPassword, Selinux, SerialConsole,
     SshHostKeys, SshKey, Sshd, Sudoers, Swap, Sysctl, Sysprep, Tar, Template, Timezone, Udev,
     Units, Upload, User, Write,
@@ -58,12 +58,46 @@ macro_rules! steps {
 
             /// Works it out.
             pub(super) fn apply(&self, guest: &mut Guest) -> Result<()> {
+                self.check_system(guest)?;
                 match self {
                     $(Self::$variant(step) => step.apply(guest),)*
                 }
             }
         }
     };
+}
+
+impl Step {
+    /// Whether it is of files alone, which every system has.
+    fn is_of_files(&self) -> bool {
+        matches!(
+            self,
+            Self::Write(_)
+                | Self::Template(_)
+                | Self::Append(_)
+                | Self::Json(_)
+                | Self::Upload(_)
+                | Self::CopyIn(_)
+                | Self::Tar(_)
+                | Self::MakeDir(_)
+                | Self::Link(_)
+                | Self::Delete(_)
+                | Self::Permissions(_)
+        )
+    }
+
+    /// That the step is for a guest of this kind: settings of Windows are in its registry, which is not written.
+    fn check_system(&self, guest: &Guest) -> Result<()> {
+        if self.is_of_files() || !guest.is_windows() {
+            return Ok(());
+        }
+        let reason = format!("the step {} is not for Windows", self.name());
+        Err(Error::new(ErrorKind::Unsupported, reason)
+            .in_file(guest.stage.guest().image_path())
+            .with_hint(
+                "of Windows only files are changed: write, upload, copy-in, tar, delete, ...",
+            ))
+    }
 }
 
 steps! {
@@ -135,6 +169,8 @@ steps! {
     "template" Template(Template),
     /// A text behind what a file has.
     "append" Append(Append),
+    /// Merges an object into a JSON file.
+    "json" Json(Json),
     /// A file of this machine.
     "upload" Upload(Upload),
     /// A file or directory of this machine, with all below.

@@ -5,6 +5,7 @@
 //!
 //! Paths are absolute. Symlinks are followed within the guest, whatever they point at.
 
+mod below;
 mod changes;
 mod entry;
 mod expand;

@@ -123,7 +123,7 @@ fn a_plan_is_shown_applied_and_done() {
     assert!(fs::read(guest.at("disk.img")).unwrap() == before);
 
     let told = guest.diskfs(&words).text();
-    assert!(told.contains("hostname: /etc/hostname\n"), "{told}");
+    assert!(told.contains("hostname: /etc/hostname, /etc/hosts\n"), "{told}");
     guest.is_right();
     assert_eq!(guest.cat("/etc/hostname"), "web1\n");
     let hosts = "127.0.0.1\tlocalhost\n127.0.1.1\tweb1.example.org web1\n";
@@ -313,6 +313,27 @@ fn many_guests_have_a_line_each() {
     assert_eq!(guest.cat("/etc/hostname"), "one\n");
     let two = guest.diskfs(&["cat", "two.img:/etc/hostname", "/etc/motd"]);
     assert_eq!(two.text(), "two\nx");
+}
+
+/// The same image under several names: each job sees what those before it have done.
+#[test]
+fn jobs_of_one_image_are_done_one_after_the_other() {
+    let Some(guest) = Guest::new() else { return };
+    fs::hard_link(guest.at("disk.img"), guest.at("hard.img")).unwrap();
+    std::os::unix::fs::symlink("disk.img", guest.at("soft.img")).unwrap();
+    let names = ["disk.img", "hard.img", "./disk.img", "soft.img", "disk.img"];
+    let jobs = names.iter().zip(1..).map(|(name, number)| {
+        format!(
+            r#"{{"image": "{name}", "plan": {{"steps": [{{"append": {{"path": "/etc/order", "text": "{number}\n"}}}}]}}}}"#
+        )
+    });
+    fs::write(guest.at("jobs"), jobs.collect::<Vec<_>>().join("\n")).unwrap();
+    let told = guest
+        .diskfs(&["deploy", "--fleet", "jobs", "-j", "4"])
+        .text();
+    assert_eq!(told.lines().count(), names.len(), "{told}");
+    guest.is_right();
+    assert_eq!(guest.cat("/etc/order"), "1\n2\n3\n4\n5\n");
 }
 
 /// Every step is told, with what it can have.

@@ -222,13 +222,13 @@ fn a_group_may_lie_on_several_images() {
     assert_eq!(on, ["disk", "disk2"]);
 }
 
-/// An NTFS takes a microVM; a FAT with the same tree is read without.
-#[test]
-fn inspect_finds_a_windows_by_its_registry() {
+/// A Windows on a FAT: an NTFS takes a microVM, and a FAT with the same tree is read without.
+fn windows(system: &str) -> TempImage {
     let disk = image("fat32-small");
     let config = disk.directory().join("Windows/System32/config");
     fs::create_dir_all(&config).unwrap();
-    let texts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/windows/windows-10");
+    let texts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/windows");
+    let texts = texts.join(system);
     for hive in ["SOFTWARE", "SYSTEM", "SAM"] {
         let text = fs::read_to_string(texts.join(format!("{}.reg", hive.to_lowercase()))).unwrap();
         let mut builder = HiveBuilder::new();
@@ -237,6 +237,18 @@ fn inspect_finds_a_windows_by_its_registry() {
         fs::write(config.join(hive), builder.build()).unwrap();
     }
     diskfs(&disk, &["cp", "-r", "Windows", "fat32-small:/"]).text();
+    disk
+}
+
+#[test]
+fn inspect_finds_a_windows_by_its_registry() {
+    let disk = windows("windows-10");
+    let words = ["deploy", "fat32-small", "--hostname", "web1"];
+    let (code, told) = diskfs(&disk, &words).failure();
+    assert!(
+        code == 4 && told.contains("not for Windows"),
+        "{code} {told}"
+    );
     let text = diskfs(&disk, &["inspect", "fat32-small"]).text();
     for part in [
         "windows 10.0.19045.3803 (22H2)",
@@ -255,6 +267,114 @@ fn inspect_finds_a_windows_by_its_registry() {
         Some(0),
         "{json}"
     );
+}
+
+/// The elements that virt-inspector's schema (`virt-inspector.rng`) has below a system, in the order of its own output.
+const SYSTEM: &[&str] = &[
+    "root",
+    "name",
+    "arch",
+    "distro",
+    "product_name",
+    "product_variant",
+    "major_version",
+    "minor_version",
+    "windows_systemroot",
+    "windows_current_control_set",
+    "package_format",
+    "package_management",
+    "hostname",
+    "osinfo",
+    "mountpoints",
+    "filesystems",
+    "drive_mappings",
+    "applications",
+];
+
+/// The same below an application, where the schema holds the order.
+const APPLICATION: &[&str] = &[
+    "name",
+    "display_name",
+    "epoch",
+    "version",
+    "release",
+    "arch",
+    "install_path",
+    "publisher",
+    "url",
+    "source_package",
+    "summary",
+    "description",
+];
+
+/// Where Debian's package has the schema.
+const RNG: &str = "/usr/share/doc/guestfs-tools/virt-inspector.rng";
+
+/// That elements of this depth are those of a table, and in its order below each parent.
+fn is_in_order(xml: &str, depth: usize, table: &[&str]) {
+    let mut next = 0;
+    for line in xml.lines() {
+        let element = line.trim_start();
+        let is_at = line.len() - element.len() == depth * 2 && element.starts_with('<');
+        if !is_at || element.starts_with("</") {
+            // The parent's end.
+            if line.len() - element.len() < depth * 2 {
+                next = 0;
+            }
+            continue;
+        }
+        let name = element[1..].split(['>', '/', ' ']).next().unwrap();
+        let at = table.iter().skip(next).position(|it| *it == name);
+        next += at.unwrap_or_else(|| panic!("{name} is not there in the schema:\n{xml}"));
+    }
+}
+
+/// What virt-inspector tells of a Windows, on a disk with an MBR.
+#[test]
+fn a_windows_is_written_as_virt_inspector_does() {
+    const MIB: usize = 1 << 20;
+    let disk = windows("windows-7");
+    let fat = fs::read(disk.directory().join("fat32-small")).unwrap();
+    let mut bytes = vec![0; MIB];
+    bytes[440..444].copy_from_slice(&0xcafe_0001_u32.to_le_bytes());
+    bytes[450] = 0x0c;
+    bytes[454..458].copy_from_slice(&2048_u32.to_le_bytes());
+    let sectors = u32::try_from(fat.len() / 512).unwrap();
+    bytes[458..462].copy_from_slice(&sectors.to_le_bytes());
+    bytes[510..512].copy_from_slice(&[0x55, 0xaa]);
+    bytes.extend(fat);
+    fs::write(disk.directory().join("seven.img"), bytes).unwrap();
+    let xml = diskfs(&disk, &["inspect", "--xml", "seven.img"]).text();
+    for line in [
+        "<windows_systemroot>/Windows</windows_systemroot>",
+        "<windows_current_control_set>ControlSet001</windows_current_control_set>",
+        "<osinfo>win7</osinfo>",
+        "<drive_mapping name=\"C\">/dev/sda1</drive_mapping>",
+        "<name>Opera</name>",
+        "<display_name>Opera 12.18</display_name>",
+        "<install_path>C:\\Program Files\\Opera</install_path>",
+        "<publisher>Opera Software ASA</publisher>",
+        "<url>http://www.opera.com/</url>",
+        "<description>A browser</description>",
+    ] {
+        assert!(
+            xml.lines().any(|found| found.trim() == line),
+            "{line}\n{xml}"
+        );
+    }
+    assert!(!xml.contains("package_format"), "{xml}");
+    is_in_order(&xml, 2, SYSTEM);
+    let (_, applications) = xml.split_once("<applications>").unwrap();
+    is_in_order(applications, 4, APPLICATION);
+    if Path::new(RNG).exists() && require("xmllint").is_some() {
+        fs::write(disk.directory().join("seven.xml"), xml).unwrap();
+        let judge = Command::new("xmllint")
+            .args(["--noout", "--relaxng", RNG, "seven.xml"])
+            .current_dir(disk.directory())
+            .output()
+            .unwrap();
+        assert!(judge.status.success(), "{judge:?}");
+    }
 }
 
 /// `guest.raw` with a few packages.

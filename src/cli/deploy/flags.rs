@@ -137,6 +137,7 @@ const FLAGS: &[Flag] = &[
                 text,
                 mode: None,
                 owner: None,
+                only_if_missing: false,
             }))
         },
     },
@@ -147,7 +148,11 @@ const FLAGS: &[Flag] = &[
         parse: |value| {
             let (path, line) = pair(value, "FILE:LINE")?;
             let text = line + "\n";
-            Ok(Step::Append(Append { path, text }))
+            Ok(Step::Append(Append {
+                path,
+                text,
+                only_if_missing: false,
+            }))
         },
     },
     Flag {
@@ -223,7 +228,11 @@ const FLAGS: &[Flag] = &[
         help: "A file, empty where it is missing",
         parse: |value| {
             let (path, text) = (value.to_owned(), String::new());
-            Ok(Step::Append(Append { path, text }))
+            Ok(Step::Append(Append {
+                path,
+                text,
+                only_if_missing: false,
+            }))
         },
     },
     Flag {
@@ -236,6 +245,7 @@ const FLAGS: &[Flag] = &[
                 text: String::new(),
                 mode: None,
                 owner: None,
+                only_if_missing: false,
             }))
         },
     },

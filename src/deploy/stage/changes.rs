@@ -43,6 +43,24 @@ impl Stage {
         Ok(changes)
     }
 
+    /// Whether a path that was touched may be other than in the guest. Large contents are not compared for this.
+    pub(in super::super) fn may_change(&self, path: &str) -> Result<bool> {
+        let Some(after) = self.nodes.get(path) else {
+            return Ok(false);
+        };
+        let is_small = match after.as_ref().map(|entry| &entry.kind) {
+            Some(Kind::File(contents)) => {
+                matches!(contents, Contents::AsBefore | Contents::Bytes(_))
+            }
+            _ => true,
+        };
+        if !is_small {
+            return Ok(true);
+        }
+        let change = self.change_of(path, self.of_guest(path)?, after.clone())?;
+        Ok(change.is_some())
+    }
+
     fn change_of(
         &self,
         path: &str,

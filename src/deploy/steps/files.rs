@@ -1,6 +1,7 @@
 //! Files, directories and symlinks as the plan has them.
 
 mod copy_in;
+mod json;
 mod ownership;
 mod tar;
 
@@ -14,6 +15,7 @@ use super::super::text;
 use crate::Result;
 
 pub use copy_in::CopyIn;
+pub use json::Json;
 pub use ownership::{Mode, Owner};
 pub use tar::Tar;
 
@@ -33,6 +35,13 @@ pub struct Write {
     /// Its owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
+    /// Leaves a file that is there as it is.
+    #[serde(
+        default,
+        rename = "only-if-missing",
+        skip_serializing_if = "std::ops::Not::not"
+    )]
+    pub only_if_missing: bool,
 }
 
 /// A text behind what a file has, unless its lines are there already, one after the other.
@@ -44,6 +53,13 @@ pub struct Append {
     pub path: String,
     /// What is added.
     pub text: String,
+    /// Leaves a file that is there as it is.
+    #[serde(
+        default,
+        rename = "only-if-missing",
+        skip_serializing_if = "std::ops::Not::not"
+    )]
+    pub only_if_missing: bool,
 }
 
 /// A file of this machine.
@@ -113,6 +129,9 @@ pub struct Permissions {
 impl Write {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
         let path = absolute(guest, &self.path)?;
+        if self.only_if_missing && guest.stage.exists(path)? {
+            return Ok(());
+        }
         guest.stage.make_dirs(above(path), 0o755)?;
         guest.stage.write_text(path, &self.text)?;
         ownership::set(guest, path, self.mode, self.owner.as_ref())
@@ -122,6 +141,9 @@ impl Write {
 impl Append {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
         let path = absolute(guest, &self.path)?;
+        if self.only_if_missing && guest.stage.exists(path)? {
+            return Ok(());
+        }
         let before = guest.stage.bytes(path)?;
         let is_there = before.is_some();
         let mut contents = before.unwrap_or_default();
@@ -237,6 +259,21 @@ mod tests {
         // Behind the symlink, which stays.
         assert_eq!(text(&guest, "/run/motd"), "new\n");
         assert_eq!(attributes(&guest, "/etc/motd"), "0777 0:0");
+    }
+
+    #[test]
+    fn what_is_there_can_be_left_alone() {
+        let guest = after(
+            GUEST,
+            "- write: {path: /etc/motd, text: new, mode: 0600, only-if-missing: true}\n\
+             - write: {path: /etc/gai.conf, text: new, only-if-missing: true}\n\
+             - append: {path: /run/motd, text: new, only-if-missing: true}\n\
+             - append: {path: /etc/more, text: new, only-if-missing: true}",
+        );
+        assert_eq!(text(&guest, "/run/motd"), "hi\n");
+        assert_eq!(attributes(&guest, "/run/motd"), "0644 0:0");
+        assert_eq!(text(&guest, "/etc/gai.conf"), "new");
+        assert_eq!(text(&guest, "/etc/more"), "new");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::super::guest::Guest;
 use super::super::text::with_line;
 use super::hostname::is_name;
-use crate::Result;
+use crate::{Result, inspect};
 
 const HOSTS: &str = "/etc/hosts";
 
@@ -44,6 +44,67 @@ impl Hosts {
         }
         guest.stage.write_text(HOSTS, &text)
     }
+}
+
+/// Gives the guest's own lines its new name in place of the old one, so that programs that look for themselves (sudo) find
+/// an address. Its own are those of the loopback and of its interfaces.
+pub(super) fn rename(guest: &mut Guest, old: &str, new: &str) -> Result<()> {
+    let short = old.split('.').next().unwrap_or(old);
+    // That is everybody's name.
+    if old == new || short.eq_ignore_ascii_case("localhost") || !guest.stage.is_file(HOSTS)? {
+        return Ok(());
+    }
+    let Some(text) = guest.stage.text(HOSTS)? else {
+        return Ok(());
+    };
+    let own = inspect::own_addresses(guest.stage.guest());
+    let is_own = |address: IpAddr| address.is_loopback() || own.contains(&address);
+    let mut out = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        match address(line).filter(|address| is_own(*address)) {
+            Some(address) => out.push_str(&renamed(line, address, old, new)),
+            None => out.push_str(line),
+        }
+    }
+    guest.stage.write_text(HOSTS, &out)
+}
+
+/// A line with the new name where the old one is.
+fn renamed(line: &str, address: IpAddr, old: &str, new: &str) -> String {
+    let fields = line.split('#').next().unwrap_or_default();
+    let before: Vec<&str> = fields.split_whitespace().skip(1).collect();
+    let (old_short, new_short) = (short_of(old), short_of(new));
+    let mut names: Vec<String> = Vec::new();
+    let mut first = None;
+    for name in before {
+        let is_old = short_of(name).eq_ignore_ascii_case(old_short);
+        let name = match name.split_once('.') {
+            _ if !is_old => name.to_owned(),
+            None => new_short.to_owned(),
+            // The domain stays, where the new name has none.
+            Some((_, domain)) if new == new_short => format!("{new_short}.{domain}"),
+            Some(_) => new.to_owned(),
+        };
+        if is_old && first.is_none() {
+            first = Some(names.len());
+        }
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let Some(first) = first else {
+        return line.to_owned();
+    };
+    if !names.iter().any(|name| name == new) {
+        // The canonical name comes before the short one.
+        let at = if new == new_short { first + 1 } else { first };
+        names.insert(at.min(names.len()), new.to_owned());
+    }
+    changed(line, &Host { address, names })
+}
+
+fn short_of(name: &str) -> &str {
+    name.split('.').next().unwrap_or(name)
 }
 
 fn with_host(text: &str, host: &Host) -> String {

@@ -27,6 +27,9 @@ const REFUSED: [(&str, &str); 4] = [
     ),
 ];
 
+/// Where LVM keeps what it knows of groups.
+const BACKUP: &str = "/etc/lvm/backup";
+
 /// Operations by name; `defaults` are those that are on by themselves, and `-NAME` leaves one out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -37,6 +40,12 @@ impl Sysprep {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
         for operation in self.chosen(guest)? {
             operation.apply(guest)?;
+        }
+        let has = |word: &str| self.0.iter().any(|it| it == word);
+        let is_usual = has("defaults") && !has("-lvm-uuids");
+        // What LVM keeps of its groups in a guest that has some.
+        if is_usual && guest.stage.is_dir(BACKUP)? && !guest.stage.names(BACKUP)?.is_empty() {
+            guest.note("lvm-uuids of virt-sysprep's defaults is left out: the guest's volume groups keep their UUIDs");
         }
         Ok(())
     }
@@ -117,6 +126,46 @@ mod tests {
         assert_eq!(text(&guest, "/var/log/syslog"), "");
         assert_eq!(text(&guest, "/var/log/waagent.log"), "");
         assert_eq!(text(&guest, "/etc/machine-id"), "");
+    }
+
+    /// Those that virt-sysprep has on by itself (`--list-operations` of guestfs-tools 1.54); less `customize` and `script`, which
+    /// are none without options of their own, and `lvm-uuids`, which is told.
+    #[test]
+    fn the_defaults_are_those_of_virt_sysprep() {
+        const THEIRS: &str = "abrt-data backup-files bash-history blkid-tab crash-data cron-spool dhcp-client-state \
+            dhcp-server-state dovecot-data ipa-client kerberos-hostkeytab logfiles lvm-system-devices machine-id mail-spool \
+            net-hostname net-hwaddr net-nmconn pacct-log package-manager-cache pam-data passwd-backups puppet-data-log \
+            rh-subscription-manager rhn-systemid rpm-db samba-db-log smolt-uuid ssh-hostkeys ssh-userdir sssd-db-log tmp-files \
+            udev-persistent-net utmp yum-uuid zsh-history";
+        // Its `customize` brings a new seed of random numbers.
+        let ours = OPERATIONS
+            .iter()
+            .filter(|it| it.is_default && it.name != "random-seed");
+        let ours: Vec<&str> = ours.map(|it| it.name).collect();
+        let theirs: Vec<&str> = THEIRS.split_whitespace().collect();
+        assert_eq!(ours, theirs);
+    }
+
+    #[test]
+    fn backups_go_wherever_they_are() {
+        let tree = "-- /etc/a/b/c/conf.bak --\nx\n-- /var/lib/x~ --\nx\n-- /etc/dir.bak/kept --\nx\n-- /home/ann/a.bak --\nx\n\
+            -- /etc/link~ -> a --\n-- /root/.ssh/authorized_keys --\nx\n-- /home/ann/.ssh/id --\nx\n";
+        let mut guest = after(tree, "- sysprep: [backup-files, ssh-userdir]");
+        // What the plan itself has made before is no exception.
+        let steps = "- write: {path: /etc/new.bak, text: x}\n- sysprep: [backup-files]";
+        apply(&mut guest, steps).unwrap();
+        for gone in [
+            "/etc/a/b/c/conf.bak",
+            "/var/lib/x~",
+            "/etc/new.bak",
+            "/root/.ssh",
+            "/home/ann/.ssh",
+        ] {
+            assert!(guest.stage.link_entry(gone).unwrap().is_none(), "{gone}");
+        }
+        for kept in ["/etc/dir.bak/kept", "/home/ann/a.bak", "/etc/link~"] {
+            assert!(guest.stage.link_entry(kept).unwrap().is_some(), "{kept}");
+        }
     }
 
     #[test]

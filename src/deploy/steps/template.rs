@@ -54,6 +54,7 @@ impl Template {
             text,
             mode: self.mode,
             owner: self.owner.clone(),
+            only_if_missing: false,
         }
         .apply(guest)
     }

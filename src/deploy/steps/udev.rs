@@ -37,7 +37,7 @@ pub struct Udev {
 impl Udev {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
         for pattern in &self.remove {
-            remove(guest, pattern)?;
+            self.remove(guest, pattern)?;
         }
         for (name, text) in &self.write {
             write_rules(guest, name, text)?;
@@ -46,6 +46,30 @@ impl Udev {
             Some(names) => set_names(guest, names),
             None => Ok(()),
         }
+    }
+
+    /// Whether a file is one that is written, whatever there was: that is no change where it has the same.
+    fn writes(&self, name: &str) -> bool {
+        let has_names = self.names.as_ref().is_some_and(|names| !names.is_empty());
+        self.write.contains_key(name) || has_names && PERSISTENT.rsplit('/').next() == Some(name)
+    }
+
+    fn remove(&self, guest: &mut Guest, pattern: &str) -> Result<()> {
+        let wrong = |guest: &Guest, reason: String| guest.invalid(format!("`{pattern}`: {reason}"));
+        if pattern.contains('/') {
+            return Err(wrong(guest, format!("it is the name of a file in {RULES}")));
+        }
+        let matcher = Pattern::new(pattern, Case::Sensitive);
+        let matcher = matcher.map_err(|error| wrong(guest, error.to_string()))?;
+        if !guest.stage.is_dir(RULES)? {
+            return Ok(());
+        }
+        for name in guest.stage.names(RULES)? {
+            if matcher.matches(&name) && !self.writes(&name) {
+                guest.stage.remove(&format!("{RULES}/{name}"))?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -64,24 +88,6 @@ pub(super) fn write_rules(guest: &mut Guest, name: &str, text: &str) -> Result<(
     guest
         .stage
         .write_with(&format!("{RULES}/{name}"), text, 0o644)
-}
-
-fn remove(guest: &mut Guest, pattern: &str) -> Result<()> {
-    let wrong = |guest: &Guest, reason: String| guest.invalid(format!("`{pattern}`: {reason}"));
-    if pattern.contains('/') {
-        return Err(wrong(guest, format!("it is the name of a file in {RULES}")));
-    }
-    let matcher = Pattern::new(pattern, Case::Sensitive);
-    let matcher = matcher.map_err(|error| wrong(guest, error.to_string()))?;
-    if !guest.stage.is_dir(RULES)? {
-        return Ok(());
-    }
-    for name in guest.stage.names(RULES)? {
-        if matcher.matches(&name) {
-            guest.stage.remove(&format!("{RULES}/{name}"))?;
-        }
-    }
-    Ok(())
 }
 
 fn set_names(guest: &mut Guest, names: &BTreeMap<Mac, String>) -> Result<()> {
@@ -144,6 +150,15 @@ mod tests {
             text(&guest, "/etc/udev/rules.d/99-x.rules"),
             "KERNEL==\"x\", MODE=\"0600\"\n"
         );
+    }
+
+    /// `after` holds that nothing is changed by the second time.
+    #[test]
+    fn what_is_removed_and_written_is_written() {
+        let step = "- udev: {remove: [\"*.rules\"], write: {99-x.rules: \"x\\n\"}, names: {\"52:54:00:00:00:01\": lan0}}";
+        let guest = after(GUEST, step);
+        let names = guest.stage.names("/etc/udev/rules.d").unwrap();
+        assert_eq!(names, ["70-persistent-net.rules", "99-x.rules"]);
     }
 
     #[test]

@@ -21,7 +21,8 @@ const TEXT_BYTES: u64 = 64 << 10;
 const MASK_BYTES: usize = 8;
 
 /// What steps read.
-const PATHS: [&str; 75] = [
+const PATHS: [&str; 76] = [
+    "/etc/docker/daemon.json",
     "/etc/passwd",
     "/etc/shadow",
     "/etc/group",
@@ -138,6 +139,8 @@ const STEPS: &str = r##"steps:
 - write: {path: /etc/motd, text: "hello\n", mode: 0640, owner: "root:adm"}
 - write: {path: /opt/a/b/c, text: "x"}
 - append: {path: /etc/profile, text: "umask 077\n"}
+- json: {path: /etc/docker/daemon.json, merge: {mtu: 1450, log-opts: {max-size: 2m}, debug: null}}
+- write: {path: /etc/gai.conf, text: "x", only-if-missing: true}
 - upload: {from: HERE/Cargo.toml, to: /srv/}
 - copy-in: {from: HERE/fuzz_targets, to: /opt}
 - mkdir: {path: /var/lib/app/data, mode: 0700}
@@ -150,7 +153,7 @@ const STEPS: &str = r##"steps:
 - agent: {preset: qemu-guest-agent, binary: HERE/Cargo.toml}
 - swap: {file: /swapfile, size: 64K, uuid: 8ea0c1ae-6a5c-4b5a-9f4e-0123456789ab}
 - tar: {from: HERE/src/deploy/small.tar, to: /opt/small}
-- cloud-init: {user-data: "#cloud-config\nwrite_files: [{path: /etc/x, content: y}]\nruncmd: [[ls, -l]]\n"}
+- cloud-init: {user-data: "#cloud-config\nwrite_files: [{path: /etc/x, content: y}]\nssh-authorized-keys: [KEY]\nruncmd: [[ls, -l]]\n"}
 "##;
 
 const KEY: &str =

@@ -22,17 +22,14 @@ pub(in super::super::super) enum Method {
 }
 
 impl Method {
-    /// That of the guest: by login.defs, by PAM, by the hashes that it has; SHA-512, which all know since glibc 2.7 and
+    /// That of the guest: by PAM, which is what `passwd` asks, by login.defs, by the hashes that it has; SHA-512, which all know since glibc 2.7 and
     /// musl 1.0, where none says, or another says what is too weak.
     pub(in super::super::super) fn of(guest: &Guest) -> Result<Self> {
         let defaults = Defaults::read(&guest.stage)?;
-        let named = defaults.login("ENCRYPT_METHOD").and_then(Self::named);
-        let found = match named {
+        let of_login = || defaults.login("ENCRYPT_METHOD").and_then(Self::named);
+        let found = match Self::of_pam(guest)?.or_else(of_login) {
             Some(method) => Some(method),
-            None => match Self::of_pam(guest)? {
-                Some(method) => Some(method),
-                None => Self::of_shadow(guest)?,
-            },
+            None => Self::of_shadow(guest)?,
         };
         match found {
             Some(Self::Yescrypt) if has_libxcrypt(guest)? => Ok(Self::Yescrypt),
@@ -121,6 +118,12 @@ mod tests {
         assert_eq!(method(debian), Method::Sha512);
         let pam = "-- /etc/pam.d/common-password --\n# yescrypt\npassword [success=1] pam_unix.so obscure yescrypt\n";
         assert_eq!(method(&format!("{pam}{libxcrypt}")), Method::Yescrypt);
+        // Debian 12 has SHA-512 in login.defs, and PAM makes yescrypt all the same.
+        let both = format!("{pam}-- /etc/login.defs --\nENCRYPT_METHOD SHA512\n{libxcrypt}");
+        assert_eq!(method(&both), Method::Yescrypt);
+        let sha = "-- /etc/pam.d/common-password --\npassword [success=1 default=ignore] pam_unix.so sha512 rounds=6000\n";
+        let both = format!("{sha}{debian}{libxcrypt}");
+        assert_eq!(method(&both), Method::Sha512);
         let red_hat = "-- /etc/pam.d/system-auth --\nauth sufficient pam_unix.so\npassword sufficient pam_unix.so sha256 shadow\n";
         assert_eq!(method(red_hat), Method::Sha256);
         let shadow = "-- /etc/shadow --\nroot:*:1::::::\nann:$5$a$b:1::::::\n";

@@ -24,6 +24,8 @@ enum Action {
     Remove(&'static [&'static str]),
     /// Regular files of these patterns are removed, and nothing else.
     RemoveFiles(&'static [&'static str]),
+    /// Editors' backups below these directories are removed.
+    Backups(&'static [&'static str]),
     /// Files of these patterns are emptied: programs expect them.
     Empty(&'static [&'static str]),
     /// The same but for those of `utmp`, which is an operation of its own.
@@ -80,19 +82,10 @@ pub const OPERATIONS: &[Operation] = &[
         "crashes that ABRT has kept",
         &[Remove(&["/var/spool/abrt/*"])],
     ),
-    on_demand(
+    usual(
         "backup-files",
-        "editors' backups in /etc, /root, /srv",
-        &[Remove(&[
-            "/etc/*~",
-            "/etc/*.bak",
-            "/etc/*/*~",
-            "/etc/*/*.bak",
-            "/root/*~",
-            "/root/*.bak",
-            "/srv/*~",
-            "/srv/*.bak",
-        ])],
+        "editors' backups (*~, *.bak) below /etc, /root, /srv, /tmp, /var",
+        &[Action::Backups(&["/etc", "/root", "/srv", "/tmp", "/var"])],
     ),
     usual(
         "bash-history",
@@ -372,7 +365,7 @@ pub const OPERATIONS: &[Operation] = &[
             "/etc/dropbear/dropbear_*_host_key",
         ])],
     ),
-    on_demand(
+    usual(
         "ssh-userdir",
         "users' .ssh directories",
         &[Remove(&["/root/.ssh", "/home/*/.ssh"])],
@@ -407,6 +400,11 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     usual("utmp", "who was logged in", &[Empty(&LOGINS)]),
     usual("yum-uuid", "yum's UUID", &[Remove(&["/var/lib/yum/uuid"])]),
+    usual(
+        "zsh-history",
+        "histories of zsh",
+        &[Remove(&["/root/.zsh_history", "/home/*/.zsh_history"])],
+    ),
 ];
 
 impl Operation {
@@ -423,6 +421,7 @@ impl Operation {
                         guest.stage.remove(&path)?;
                     }
                 }
+                Action::Backups(dirs) => remove_backups(guest, dirs)?,
                 Empty(patterns) => {
                     for path in files(guest, patterns)? {
                         guest.stage.write_text(&path, "")?;
@@ -448,6 +447,21 @@ impl Operation {
         }
         Ok(())
     }
+}
+
+fn remove_backups(guest: &mut Guest, dirs: &[&str]) -> Result<()> {
+    let ends =
+        |name: &str| name.ends_with('~') || name.rsplit_once('.').is_some_and(|it| it.1 == "bak");
+    for dir in dirs {
+        let below = guest.stage.files_below(dir, ends)?;
+        for path in below.files {
+            guest.stage.remove(&path)?;
+        }
+        if !below.is_complete {
+            guest.note(format!("{dir} has too many files: not all were looked at"));
+        }
+    }
+    Ok(())
 }
 
 /// The text without the lines that set a variable.

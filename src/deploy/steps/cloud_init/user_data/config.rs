@@ -27,9 +27,7 @@ pub(super) fn apply(guest: &mut Guest, text: &str) -> Result<()> {
     for file in value::take_list(&mut config, "write_files") {
         write_files::write(guest, file)?;
     }
-    for key in ["ca_certs", "ca-certs"] {
-        trust(guest, &mut config, key)?;
-    }
+    trust(guest, &mut config)?;
     put_script(guest, &mut config)?;
     for key in config.keys() {
         left_out(guest, &format!("`{key}`"));
@@ -56,8 +54,8 @@ fn set_name_and_place(guest: &mut Guest, config: &mut Config) -> Result<()> {
     Ok(())
 }
 
-fn trust(guest: &mut Guest, config: &mut Config, key: &str) -> Result<()> {
-    let Some(Value::Object(mut authorities)) = value::take(config, key) else {
+fn trust(guest: &mut Guest, config: &mut Config) -> Result<()> {
+    let Some(Value::Object(mut authorities)) = value::take(config, "ca_certs") else {
         return Ok(());
     };
     let trusted = value::take_lines(&mut authorities, "trusted");
@@ -66,7 +64,7 @@ fn trust(guest: &mut Guest, config: &mut Config, key: &str) -> Result<()> {
         Certificate { name, pem }.apply(guest)?;
     }
     for other in authorities.keys() {
-        left_out(guest, &format!("`{other}` of {key}"));
+        left_out(guest, &format!("`{other}` of ca_certs"));
     }
     Ok(())
 }

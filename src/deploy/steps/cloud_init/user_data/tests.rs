@@ -67,6 +67,30 @@ ssh_pwauth: true"
     }
 }
 
+/// cloud-init takes keys with dashes for those with underscores.
+#[test]
+fn keys_may_have_dashes() {
+    let config = format!(
+        "#cloud-config
+ssh-authorized-keys: [{KEY}]
+ssh-pwauth: true
+write-files: [{{path: /etc/app/a, content: a}}]
+users:
+- {{name: ann, plain-text-passwd: secret, lock-passwd: false, ssh-authorized-keys: [{KEY}]}}"
+    );
+    let mut guest = after(GUEST, &step(&config));
+    let shadow = text(&guest, "/etc/shadow");
+    assert!(shadow.contains("ann:$"), "{shadow}");
+    for home in ["/home/ann", "/root"] {
+        let keys = text(&guest, &format!("{home}/.ssh/authorized_keys"));
+        assert!(keys.starts_with("ssh-ed25519 "), "{home}");
+    }
+    assert!(text(&guest, "/etc/ssh/sshd_config").contains("PasswordAuthentication yes"));
+    assert_eq!(text(&guest, "/etc/app/a"), "a");
+    let notes = notes(&mut guest);
+    assert!(!notes.contains("left out"), "{notes}");
+}
+
 #[test]
 fn the_rest_is_done_by_steps_or_told() {
     let config = "#cloud-config

@@ -1,4 +1,5 @@
-//! Values of YAML, as cloud-init takes them.
+//! Values of YAML, as cloud-init takes them. A key is asked for as it is written with underscores, and found also with
+//! dashes: `ssh-authorized-keys` is `ssh_authorized_keys`.
 
 use serde_json::{Map, Value};
 
@@ -47,9 +48,11 @@ pub(super) fn flag(value: &Value) -> Option<bool> {
     }
 }
 
-/// Takes a value out of a map, what is `null` being nothing.
+/// Takes a value out of a map, what is `null` being nothing. Of both spellings the one with underscores counts.
 pub(super) fn take(map: &mut Map<String, Value>, key: &str) -> Option<Value> {
-    map.remove(key).filter(|value| !value.is_null())
+    let dashed = map.remove(&key.replace('_', "-"));
+    let plain = map.remove(key).or(dashed);
+    plain.filter(|value| !value.is_null())
 }
 
 /// Takes a text out of a map.

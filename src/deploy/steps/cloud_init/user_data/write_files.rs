@@ -44,7 +44,12 @@ pub(super) fn write(guest: &mut Guest, file: Value) -> Result<()> {
     tell_of_others(guest, &path, file);
     if is_more {
         let to = path.clone();
-        Append { path: to, text }.apply(guest)?;
+        Append {
+            path: to,
+            text,
+            only_if_missing: false,
+        }
+        .apply(guest)?;
         return Permissions { path, mode, owner }.apply(guest);
     }
     Write {
@@ -52,6 +57,7 @@ pub(super) fn write(guest: &mut Guest, file: Value) -> Result<()> {
         text,
         mode,
         owner,
+        only_if_missing: false,
     }
     .apply(guest)
 }
