@@ -235,8 +235,16 @@ pub(crate) fn plan(device: &Arc<dyn BlockRead>) {
         .expect("what is prepared is written");
     let again = match Deployment::prepare(reader(), &plan) {
         Ok(again) => again,
-        // A symlink that leads to nothing makes its target: a directory, where another step wants a file.
-        Err(error) if error.kind() == ErrorKind::IsADirectory => return,
+        // A symlink that leads to nothing makes its target: a directory, where another step wants a file, or a file where it
+        // wants a directory.
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::IsADirectory | ErrorKind::NotADirectory
+            ) =>
+        {
+            return;
+        }
         Err(error) => panic!("what could be done can't be done again: {error}"),
     };
     let changes = again.changes().expect("what was written can be read");
