@@ -123,7 +123,10 @@ fn a_plan_is_shown_applied_and_done() {
     assert!(fs::read(guest.at("disk.img")).unwrap() == before);
 
     let told = guest.diskfs(&words).text();
-    assert!(told.contains("hostname: /etc/hostname, /etc/hosts\n"), "{told}");
+    assert!(
+        told.contains("hostname: /etc/hostname, /etc/hosts\n"),
+        "{told}"
+    );
     guest.is_right();
     assert_eq!(guest.cat("/etc/hostname"), "web1\n");
     let hosts = "127.0.0.1\tlocalhost\n127.0.1.1\tweb1.example.org web1\n";
