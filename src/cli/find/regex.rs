@@ -132,6 +132,8 @@ struct Translator<'a> {
     atom: Option<usize>,
     /// Whether a part begins: at the beginning, behind `(` and `|`.
     is_start: bool,
+    /// Whether what may be repeated is so already.
+    is_repeated: bool,
 }
 
 impl<'a> Translator<'a> {
@@ -143,6 +145,7 @@ impl<'a> Translator<'a> {
             open: Vec::new(),
             atom: None,
             is_start: true,
+            is_repeated: false,
         }
     }
 
@@ -218,6 +221,12 @@ impl<'a> Translator<'a> {
 
     fn take(&mut self, token: Token) -> Outcome<()> {
         self.is_start = false;
+        let is_repeated = std::mem::replace(&mut self.is_repeated, false);
+        // Basic expressions have no `a**` (`RE_CONTEXT_INVALID_DUP`).
+        let is_star = matches!(token, Token::Repeat(0, None) | Token::Interval);
+        if is_repeated && is_star && self.syntax.escaped_plus {
+            return Err("repeated twice");
+        }
         match token {
             Token::Or => {
                 self.out.push('|');
@@ -284,6 +293,7 @@ impl<'a> Translator<'a> {
 
     fn repeated(&mut self, least: u32, most: Option<u32>) {
         let Some(begin) = self.atom else { return };
+        self.is_repeated = true;
         // In a group, so that `a*?` is an operator twice, and not a lazy one.
         self.out.insert_str(begin, "(?:");
         let most = most.map(|most| most.to_string()).unwrap_or_default();
@@ -423,6 +433,7 @@ mod tests {
 
     use diskfs_fixtures::require;
     use proptest::prelude::*;
+    use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
     use super::*;
 
@@ -548,8 +559,13 @@ mod tests {
         }
         let part = proptest::sample::select(PARTS);
         let expressions = prop::collection::vec(part, 0..6);
-        let config = ProptestConfig::with_cases(400);
-        let result = proptest::test_runner::TestRunner::new(config).run(
+        // The same ones each time: 15,000 others were the same as find's.
+        let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+        let config = ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::with_cases(400)
+        };
+        let result = TestRunner::new_with_rng(config, random).run(
             &(expressions, 0_usize..4),
             |(parts, kind)| {
                 let kind = [
