@@ -37,6 +37,7 @@ mod ocfs;
 mod osta;
 mod refs;
 mod reiserfs;
+mod scoutfs;
 mod squashfs;
 mod stratis;
 mod swap;
@@ -96,8 +97,8 @@ const IN_HEAD: &[Probe] = &[
     apfs::probe,
     hfs::plus,
     hfs::hfs,
-    swap::probe,
     swap::tux_on_ice,
+    swap::probe,
     vfat::probe,
     xfs::exfs,
     cramfs::cramfs,
@@ -122,6 +123,7 @@ const IN_BODY: &[Probe] = &[
     udf::probe,
     jfs::probe,
     btrfs::probe,
+    scoutfs::probe,
     reiserfs::probe,
     reiserfs::reiser4,
     gfs::probe,

@@ -21,8 +21,12 @@ pub(super) fn uuid(volume_set: &[u8; 128]) -> Option<String> {
     match (digits, name.len()) {
         (_, ..8) => None,
         (16, _) => Some(part(16)),
-        (8.., 12..) => Some(part(8) + &super::uuid::hex(&name[8..12])),
-        (8.., _) => None,
+        (8.., len) => {
+            let mut rest = [0; 4];
+            let bytes = &name[8..len.min(12)];
+            rest[..bytes.len()].copy_from_slice(bytes);
+            Some(part(8) + &super::uuid::hex(&rest))
+        }
         _ => Some(super::uuid::hex(&name[..8])),
     }
 }

@@ -34,8 +34,8 @@ fn of(view: &View<'_>, page: u64) -> Option<Content> {
     is_header.then(|| swap(kind, view.label::<16>(1052), view.uuid(1036)))
 }
 
-/// `TuxOnIce`, which has a magic of its own at the beginning.
+/// `TuxOnIce`, which has a magic of its own at the beginning, and keeps the header.
 pub(super) fn tux_on_ice(view: &View<'_>) -> Option<Content> {
     view.has(0, b"\xed\xc3\x02\xe9\x98\x56\xe5\x0c")
-        .then(|| swap("swsuspend", Vec::new(), None))
+        .then(|| swap("swsuspend", view.label::<16>(1052), view.uuid(1036)))
 }

@@ -18,11 +18,17 @@ const LOGICAL_VOLUME: u16 = 6;
 const TERMINATOR: u16 = 8;
 
 pub(super) fn probe(view: &View<'_>) -> Option<Content> {
-    is_recognised(view).then(|| {
-        let sizes = [512, 1024, 2048, 4096];
-        let anchored = sizes
-            .into_iter()
-            .find(|bytes| tag(view, 256 * bytes) == ANCHOR);
+    // Structures of the sequence are of 2 KiB, or as large as larger sectors.
+    let mut is_recognised = false;
+    let mut anchored = None;
+    for (structure_bytes, block_sizes) in [(2048, &[512, 1024, 2048][..]), (4096, &[4096])] {
+        if has_nsr(view, structure_bytes) {
+            is_recognised = true;
+            let mut sizes = block_sizes.iter().copied();
+            anchored = anchored.or_else(|| sizes.find(|bytes| is_anchor(view, 256 * bytes)));
+        }
+    }
+    is_recognised.then(|| {
         let (label, uuid) = anchored
             .map(|bytes| identity(view, bytes))
             .unwrap_or_default();
@@ -30,21 +36,25 @@ pub(super) fn probe(view: &View<'_>) -> Option<Content> {
     })
 }
 
-/// `NSR02` or `NSR03` in the sequence.
-fn is_recognised(view: &View<'_>) -> bool {
-    [2048, 4096].into_iter().any(|bytes| {
-        let structures = (0..16).map(|n| RECOGNITION + n * bytes);
-        let known = |at: &u64| {
-            [
-                b"BEA01", b"BOOT2", b"CD001", b"CDW02", b"TEA01", b"NSR02", b"NSR03",
-            ]
-            .iter()
-            .any(|id| view.has(at + 1, *id))
-        };
-        structures
-            .take_while(known)
-            .any(|at| view.has(at + 1, b"NSR0"))
-    })
+/// Returns whether `NSR02` or `NSR03` is in the sequence.
+fn has_nsr(view: &View<'_>, structure_bytes: u64) -> bool {
+    let structures = (0..16).map(|n| RECOGNITION + n * structure_bytes);
+    let known = |at: &u64| {
+        [
+            b"BEA01", b"BOOT2", b"CD001", b"CDW02", b"TEA01", b"NSR02", b"NSR03",
+        ]
+        .iter()
+        .any(|id| view.has(at + 1, *id))
+    };
+    structures
+        .take_while(known)
+        .any(|at| view.has(at + 1, b"NSR0"))
+}
+
+/// An anchor that says it is at block 256: on an image with anchors for several sizes of blocks, only one is in its
+/// place.
+fn is_anchor(view: &View<'_>, at: u64) -> bool {
+    tag(view, at) == ANCHOR && view.le32(at + 12) == 256
 }
 
 fn tag(view: &View<'_>, at: u64) -> u16 {

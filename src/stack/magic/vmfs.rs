@@ -9,7 +9,17 @@ const FILESYSTEM: u64 = 2 << 20;
 
 pub(super) fn volume(view: &View<'_>) -> Option<Content> {
     view.has(VOLUME, b"\x0d\xd0\x01\xc0")
-        .then(|| container("VMFS_volume_member", Vec::new(), None))
+        .then(|| container("VMFS_volume_member", Vec::new(), volume_uuid(view)))
+}
+
+/// The UUID of the logical volume, which is stored as text.
+fn volume_uuid(view: &View<'_>) -> Option<String> {
+    let text: [u8; 35] = view.array(VOLUME + 512 + 20);
+    let is_uuid = text
+        .iter()
+        .all(|byte| byte.is_ascii_hexdigit() || *byte == b'-');
+    let text = String::from_utf8(text.to_vec()).ok();
+    text.filter(|_| is_uuid)
 }
 
 pub(super) fn probe(view: &View<'_>) -> Option<Content> {

@@ -80,6 +80,12 @@ fn what_blkid_does_not_find_is_told() {
         "xenix fname ",
         "exfs exfslabel 01020304-0506-0708-090a-0b0c0d0e0f10",
         "befs befs label 0102030405060708",
+        "bcachefs old label 01020304-0506-0708-090a-0b0c0d0e0f10",
+        "scoutfs_data  01020304-0506-0708-090a-0b0c0d0e0f10",
+        "scoutfs_meta  01020304-0506-0708-090a-0b0c0d0e0f10",
+        "BitLocker C: 04030201-0605-0807-090a-0b0c0d0e0f10",
+        "VMFS_volume_member  49edf842-dcb35d37-b383-0021280083cf",
+        "swsuspend  01020304-0506-0708-090a-0b0c0d0e0f10",
     ];
     assert_eq!(told.collect::<Vec<_>>(), expected);
 }

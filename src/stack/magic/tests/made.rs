@@ -164,4 +164,70 @@ pub(super) const MADE_ALONE: &[Made] = &[
             ),
         ],
     ),
+    // Versions of blkid that the distributions have do not know these.
+    made(
+        "bcachefs-old",
+        8 << 20,
+        &[
+            (
+                Start(4096 + 24),
+                b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81",
+            ),
+            (Start(4096 + 56), UUID),
+            (Start(4096 + 72), b"old label"),
+        ],
+    ),
+    made(
+        "scoutfs-data",
+        8 << 20,
+        &[
+            (Start((64 << 10) + 4), b"\x8b\x42\x3c\x10"),
+            (Start((64 << 10) + 56), UUID),
+        ],
+    ),
+    made(
+        "scoutfs-meta",
+        8 << 20,
+        &[
+            (Start((64 << 10) + 4), b"\x8b\x42\x3c\x10"),
+            (Start((64 << 10) + 48), b"\x01"),
+            (Start((64 << 10) + 56), UUID),
+        ],
+    ),
+    made(
+        "bitlocker-described",
+        8 << 20,
+        &[
+            (Start(0), b"\xeb\x58\x90-FVE-FS-"),
+            (Start(176), b"\0\0\x10"),
+            (Start(1 << 20), b"-FVE-FS-"),
+            (Start((1 << 20) + 64), b"\x80"),
+            (Start((1 << 20) + 80), UUID),
+            (
+                Start((1 << 20) + 112),
+                b"\x0c\0\x01\0\x01\0\x01\0\0\0\0\0\x0e\0\x07\0\x02\0\x01\0C\0:\0\0\0",
+            ),
+        ],
+    ),
+    made(
+        "vmfs-volume-named",
+        8 << 20,
+        &[
+            (Start(1 << 20), b"\x0d\xd0\x01\xc0"),
+            (
+                Start((1 << 20) + 532),
+                b"49edf842-dcb35d37-b383-0021280083cf",
+            ),
+        ],
+    ),
+    made(
+        "tuxonice-header",
+        8 << 20,
+        &[
+            (Start(0), b"\xed\xc3\x02\xe9\x98\x56\xe5\x0c"),
+            (Start(1024), b"\x01\0\0\0\x0f"),
+            (Start(1036), UUID),
+            (Start(4086), b"SWAPSPACE2"),
+        ],
+    ),
 ];
