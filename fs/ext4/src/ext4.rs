@@ -54,6 +54,13 @@ pub struct Ext4 {
 }
 
 impl Ext4 {
+    /// Returns what the first backup superblock of a device says, for a device whose primary superblock is destroyed.
+    ///
+    /// Opening such a filesystem fails: it names the backup that e2fsck can use.
+    pub fn probe_backup(device: &dyn BlockRead) -> Option<Identity> {
+        Superblock::backup(device).map(|superblock| identity(&superblock))
+    }
+
     /// Whether the device holds one, judged by its superblock's magic.
     ///
     /// # Errors
@@ -127,7 +134,20 @@ impl Ext4 {
         inode
             .filter(|inode| inode.links != 0 || self.is_held(inode.number))
             .filter(|inode| !inode.has(InodeFlags::EA_INODE))
-            .ok_or_else(|| Error::new(ErrorKind::NotFound, "no such inode").in_inode(number))
+            .ok_or_else(|| no_such(number))
+    }
+
+    /// Checks that an inode which the directory `dir` names is a file: whoever deletes a file removes its last name
+    /// first, so that an unused inode here is damage and not a file that has gone.
+    fn named(&self, dir: InodeNumber, inode: u32) -> Result<InodeNumber> {
+        let number = InodeNumber(u64::from(inode));
+        match self.inode(number) {
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                let reason = format!("an entry names inode {inode}, which holds no file");
+                Err(Error::new(ErrorKind::Corrupt, reason).in_inode(dir))
+            }
+            found => found.map(|_| number),
+        }
     }
 
     fn is_held(&self, inode: u32) -> bool {
@@ -169,6 +189,17 @@ impl Ext4 {
     }
 }
 
+/// The error for an inode that is not in use. The root always is.
+fn no_such(number: InodeNumber) -> Error {
+    let error = if number.0 == u64::from(ROOT) {
+        Error::new(ErrorKind::Corrupt, "the root directory's inode is unused")
+            .hint("on a copy, run `e2fsck`")
+    } else {
+        Error::new(ErrorKind::NotFound, "no such inode")
+    };
+    error.in_inode(number)
+}
+
 impl FsRead for Ext4 {
     fn identity(&self) -> Identity {
         self.identity.clone()
@@ -185,7 +216,7 @@ impl FsRead for Ext4 {
             return Err(e.in_inode(dir));
         }
         match directory::lookup(&self.volume, &directory, name)? {
-            Some(inode) => Ok(InodeNumber(u64::from(inode))),
+            Some(inode) => self.named(dir, inode),
             None => Err(Error::new(ErrorKind::NotFound, "no such file").in_inode(dir)),
         }
     }

@@ -141,6 +141,11 @@ impl Superblock {
         })
     }
 
+    /// Reads the first backup of a superblock that is destroyed, if there is one.
+    pub(crate) fn backup(device: &dyn BlockRead) -> Option<Self> {
+        backup::read(device)
+    }
+
     /// Checks the superblock's 1024 bytes against each other and against the device's size.
     pub(crate) fn parse(bytes: &[u8; raw::SIZE_BYTES], device_bytes: u64) -> Result<Self> {
         let raw = RawSuperblock::ref_from_bytes(bytes)

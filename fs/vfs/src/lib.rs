@@ -60,5 +60,5 @@ pub use mount_tree::{Driver, Folders, MountHandle, MountTree};
 pub use path::{Follow, follow_last, resolve, resolve_beneath, resolve_parent};
 pub use read_file::{FileReader, read_file};
 pub use recorder::{Change, Recorder, What};
-pub use walk::{WALK_PATH_MAX_BYTES, Walk, WalkEntry, walk};
+pub use walk::{WALK_PATH_MAX_BYTES, Walk, WalkEntry, entry_metadata, walk};
 pub use write_file::{FileWriter, replace_contents, shorten};

@@ -63,6 +63,21 @@ pub fn walk(fs: &dyn FsRead, start: InodeNumber) -> Walk<'_> {
     }
 }
 
+/// Returns the metadata of an inode that a directory entry names.
+///
+/// # Errors
+/// `Corrupt` when no file has that inode, in a filesystem that nobody changes meanwhile; as
+/// [`FsRead::metadata`].
+pub fn entry_metadata(fs: &dyn FsRead, inode: InodeNumber) -> Result<Metadata> {
+    fs.metadata(inode).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => {
+            let reason = format!("the entry names inode {inode}, which holds no file");
+            Error::new(ErrorKind::Corrupt, reason)
+        }
+        _ => error,
+    })
+}
+
 /// The iterator that [`walk`] returns.
 pub struct Walk<'a> {
     fs: &'a dyn FsRead,
@@ -174,7 +189,7 @@ impl Walk<'_> {
         }
         self.path.extend_from_slice(&entry.name);
         let told = match check_name(&entry.name) {
-            Ok(()) => self.fs.metadata(entry.inode),
+            Ok(()) => entry_metadata(self.fs, entry.inode),
             Err(error) => Err(error),
         };
         let told = told.and_then(|metadata| {

@@ -85,7 +85,8 @@ impl Allocator {
             Reserve::Use => self.counters.claim(wanted, 0),
             Reserve::Own => Some(wanted),
         };
-        let claimed = claimed.ok_or_else(|| no_space("no free blocks are left"))?;
+        let claimed =
+            claimed.ok_or_else(|| self.full(handle.volume(), "no free blocks are left"))?;
         let found = self.search(handle, request, claimed);
         let used = found
             .as_ref()
@@ -131,7 +132,7 @@ impl Allocator {
             handle.note_held_space();
             return no_space("all free blocks wait for the next commit");
         }
-        no_space("no free blocks are left")
+        self.full(handle.volume(), "no free blocks are left")
     }
 
     fn search(

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 
 use crate::bytes::split64;
-use crate::error::{Error, ErrorKind, Result, Structure, malformed};
+use crate::error::{Result, Structure, malformed};
 use crate::group_descriptor::{GroupDescriptor, GroupFlags};
 use crate::metadata_cache::{Key, zeroed};
 use crate::superblock::Superblock;
@@ -46,7 +46,7 @@ impl Allocator {
                 return Ok(number);
             }
         }
-        Err(Error::new(ErrorKind::NoSpace, "no free inodes are left"))
+        Err(self.full(handle.volume(), "no free inodes are left"))
     }
 
     /// A number for `i_generation`: whoever still knows the inode's last file by it must not take

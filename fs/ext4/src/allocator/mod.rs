@@ -19,7 +19,7 @@ mod system_zone;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::bytes::index;
@@ -55,6 +55,8 @@ pub(crate) struct Allocator {
     kept_clusters: u64,
     /// Whether something may be kept for files that grow.
     keeps_any: AtomicBool,
+    /// Whether all bitmaps were compared with their descriptors.
+    compared: AtomicBool,
 }
 
 impl Allocator {
@@ -100,12 +102,34 @@ impl Allocator {
             summaries: summaries.into(),
             counters,
             keeps_any: AtomicBool::new(false),
+            compared: AtomicBool::new(false),
         })
     }
 
     /// What is free at this moment.
     pub(crate) fn totals(&self) -> Totals {
         self.counters.totals(self.geometry.cluster_bits)
+    }
+
+    /// Returns the error for a filesystem that is full. Before the first of them, all bitmaps are compared with what
+    /// their descriptors count: a count that is too low looks like a full filesystem.
+    fn full(&self, volume: &Volume, reason: &'static str) -> Error {
+        if !self.compared.swap(true, Ordering::SeqCst)
+            && let Err(error) = self.compare_bitmaps(volume)
+        {
+            return error;
+        }
+        Error::new(ErrorKind::NoSpace, reason)
+    }
+
+    fn compare_bitmaps(&self, volume: &Volume) -> Result<()> {
+        for number in 0..self.geometry.groups {
+            if let Some(group) = self.group(number) {
+                self.block_bitmap(volume, number, &group.descriptor)?;
+                self.inode_bitmap(volume, number, &group.descriptor)?;
+            }
+        }
+        Ok(())
     }
 
     fn group(&self, group: u32) -> Option<MutexGuard<'_, Group>> {

@@ -534,7 +534,7 @@ fn what_the_image_claims_is_checked() {
     if !available("what_the_image_claims_is_checked") {
         return;
     }
-    let claims: [(&str, &str, &[&str]); 4] = [
+    let claims: [(&str, &str, &[&str]); 5] = [
         (
             "the inode table is free",
             "-O ^metadata_csum",
@@ -544,6 +544,11 @@ fn what_the_image_claims_is_checked() {
             "more is free than the bitmap has",
             "-O ^metadata_csum",
             &["set_bg 0 free_blocks_count 9000", "set_bg 0 checksum calc"],
+        ),
+        (
+            "less is free than the bitmap has",
+            "-O ^metadata_csum",
+            &["set_bg 0 free_blocks_count 0", "set_bg 0 checksum calc"],
         ),
         (
             "the bitmap's checksum",

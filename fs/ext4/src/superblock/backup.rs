@@ -1,11 +1,11 @@
-//! Backup superblocks: never used, but named when the primary is broken.
+//! Backup superblocks: never used, but named when the primary is destroyed.
 
 use diskfs_block::BlockRead;
 use diskfs_vfs::Error;
 use zerocopy::FromBytes;
 
-use super::MAGIC;
 use super::raw::{RawSuperblock, SIZE_BYTES};
+use super::{MAGIC, Superblock};
 
 /// Where mke2fs puts the first backup, by block size: the start of group 1, with as many blocks in
 /// a group as a bitmap of one block has bits. (Block, block size in bytes.)
@@ -20,6 +20,16 @@ pub(super) fn hint(device: &dyn BlockRead, error: Error) -> Error {
         )),
         None => error,
     }
+}
+
+/// Reads the first backup, if there is one.
+pub(super) fn read(device: &dyn BlockRead) -> Option<Superblock> {
+    let (block, block_size) = find(device)?;
+    let mut bytes = [0; SIZE_BYTES];
+    device
+        .read_at(block.saturating_mul(block_size), &mut bytes)
+        .ok()?;
+    Superblock::parse(&bytes, device.size_bytes()).ok()
 }
 
 fn find(device: &dyn BlockRead) -> Option<(u64, u64)> {
