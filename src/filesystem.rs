@@ -50,9 +50,17 @@ impl Filesystem {
         &self.image_path
     }
 
-    /// Whether it is the root of an operating system, by its contents.
-    pub(crate) fn holds_system(&self) -> bool {
-        crate::stack::holds_system(&*self.fs)
+    /// Returns whether it is the root of an operating system, by its contents.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io` when damage keeps it from being told.
+    pub(crate) fn holds_system(&self) -> Result<bool> {
+        crate::stack::holds_system(&*self.fs).map_err(|e| self.in_image(e))
+    }
+
+    /// Returns whether it is the `/usr` of an operating system, by its contents.
+    pub(crate) fn holds_usr(&self) -> bool {
+        crate::stack::holds_usr(&*self.fs)
     }
 
     /// What it says of itself: kind, label, UUID, features.

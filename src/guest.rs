@@ -20,6 +20,8 @@ mod side_by_side;
 mod steps;
 mod sub_root;
 mod tree;
+mod unopened;
+mod usr;
 mod windows;
 
 use std::sync::Arc;
@@ -33,6 +35,7 @@ pub use os_release::OsRelease;
 pub use plan::{Planned, Verdict};
 pub use side_by_side::{side_by_side, writable_side_by_side};
 pub use steps::{Shown, Steps};
+pub use unopened::{Unopened, no_system, unopened};
 
 use crate::{
     ContentClass, Disk, Error, ErrorKind, Filesystem, Result, Volume, WritableFilesystem,
@@ -132,10 +135,7 @@ pub fn meant(disk: &Disk, number: Option<usize>) -> Result<Option<System>> {
         .collect();
     let list = list.join(", ");
     Err(match number {
-        Some(number) if systems.is_empty() => {
-            let reason = format!("there is no operating system {number}: none was found");
-            Error::new(ErrorKind::NotFound, reason)
-        }
+        Some(_) if systems.is_empty() => no_system(disk),
         Some(number) => {
             let reason = format!("there is no operating system {number}; there is: {list}");
             Error::new(ErrorKind::NotFound, reason)
@@ -156,7 +156,7 @@ impl System {
     /// The system on a volume, if there is one.
     fn on(disk: &Disk, volume: &Volume, filesystem: Filesystem) -> Option<Self> {
         let mut sub_root = ostree::find(&filesystem);
-        if sub_root.is_none() && !filesystem.holds_system() {
+        if sub_root.is_none() && !filesystem.holds_system().unwrap_or(false) {
             let content = volume.content().ok().flatten();
             sub_root = content
                 .filter(|content| content.kind == "btrfs")
@@ -165,16 +165,27 @@ impl System {
                 return Self::of_windows(volume, filesystem);
             }
         }
-        let below = sub_root.as_ref().map_or(&[][..], |found| &found.root);
-        let release = OsRelease::read(&filesystem, below);
         let planned = plan::make(disk, &filesystem, volume, sub_root.as_ref());
-        Some(Self {
+        let mut system = Self {
             volume: volume.clone(),
             filesystem,
             sub_root,
-            release,
+            release: OsRelease::default(),
             planned,
-        })
+        };
+        system.look_at_own_tree(disk);
+        Some(system)
+    }
+
+    /// Takes what the system's own files say, as it sees them itself: its `/usr` may be mounted.
+    fn look_at_own_tree(&mut self, disk: &Disk) {
+        match self.filesystem() {
+            Ok(seen) => {
+                self.release = OsRelease::read(&seen);
+                plan::add_partitions_by_type(disk, &seen, &mut self.planned);
+            }
+            Err(error) => tracing::warn!(volume = self.volume.name(), %error, "no tree"),
+        }
     }
 
     /// The Windows on a volume, if there is one.

@@ -304,7 +304,7 @@ impl Deploy {
     }
 
     fn diff(&self, disk: &Disk, plan: &Plan) -> Result<Deployed> {
-        let guest = self.source.volume.filesystem(disk)?;
+        let guest = self.source.volume.guest(disk)?;
         let deployment = Deployment::prepare(guest, plan)?;
         let diff = deployment.diff()?;
         Ok(Deployed {
@@ -315,7 +315,7 @@ impl Deploy {
     }
 
     fn work_out(&self, disk: &Disk, plan: &Plan) -> Result<(Vec<Change>, Vec<StepReport>)> {
-        let guest = self.source.volume.filesystem(disk)?;
+        let guest = self.source.volume.guest(disk)?;
         let deployment = Deployment::prepare(guest, plan)?;
         let changes = deployment.changes()?;
         deployment.check_room(&changes)?;

@@ -36,7 +36,11 @@ pub(super) fn run(disk: &Disk, session: &mut Session) -> Result<()> {
             }
         }
     }
-    Ok(out.flush()?)
+    out.flush()?;
+    if systems.is_empty() && !guest::unopened(disk)?.is_empty() {
+        return Err(guest::no_system(disk));
+    }
+    Ok(())
 }
 
 fn write_system(out: &mut impl Write, number: usize, system: &SystemReport) -> Result<()> {

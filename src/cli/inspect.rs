@@ -162,9 +162,7 @@ fn guests(args: &Inspect, disk: &Disk) -> Result<Vec<Guest>> {
         None => guest::systems(disk)?,
     };
     if systems.is_empty() {
-        let hint = "see `diskfs info` for what the image holds, and name a volume with --volume";
-        let error = Error::new(ErrorKind::NotFound, "no operating system is found");
-        return Err(error.in_file(disk.path()).with_hint(hint));
+        return Err(guest::no_system(disk));
     }
     let guests = systems.iter().map(|system| {
         let report = Report::of(&system.filesystem()?, args.depth());

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use clap::Args;
 
-use diskfs::vfs::{FileType, Follow, FsRead, InodeNumber, Metadata};
+use diskfs::vfs::{FileType, Follow, FsRead, InodeNumber, Metadata, entry_metadata};
 use diskfs::{Filesystem, Result};
 
 use super::operand::Operand;
@@ -311,7 +311,7 @@ fn with_metadata(
     sorted_walk::will_need(fs, children);
     let mut lines = Vec::with_capacity(children.len());
     for child in children {
-        let found = fs.metadata(child.inode);
+        let found = entry_metadata(fs, child.inode);
         match found.and_then(|metadata| line(fs, child.name.clone(), child.inode, metadata)) {
             Ok(line) => lines.push(line),
             Err(error) => {

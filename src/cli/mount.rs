@@ -288,7 +288,7 @@ fn mount(
         return mount_writable(args, operands, options, session);
     }
     let disk = session.disk(operands.image, &operands.source)?;
-    let filesystem = reader(&disk, &operands.source);
+    let filesystem = reader(&disk, &operands.source, session);
     session.warn_of(&disk);
     let filesystem = filesystem?;
     let options = Options {
@@ -320,7 +320,7 @@ fn mount_disk(
     options: Options,
     session: &mut Session,
 ) -> Result<Mounted> {
-    let filesystem = writer(disk, &operands.source);
+    let filesystem = writer(disk, &operands.source, session);
     session.warn_of(disk);
     let filesystem = filesystem.map_err(way_on)?;
     let options = Options {
@@ -331,24 +331,34 @@ fn mount_disk(
 }
 
 /// What is mounted: the volume or the system that is named, the only one, or all side by side.
-fn reader(disk: &Disk, source: &SourceArgs) -> Result<Filesystem> {
-    match source.volume.filesystem(disk) {
+fn reader(disk: &Disk, source: &SourceArgs, session: &mut Session) -> Result<Filesystem> {
+    match source.volume.any_filesystem(disk) {
         Err(error) if is_choice(&error, &source.volume) => {
-            guest::side_by_side(disk, guest::systems(disk)?)
+            guest::side_by_side(disk, systems(disk, session)?)
         }
         meant => meant,
     }
 }
 
 /// The same for writing.
-fn writer(disk: &Disk, source: &SourceArgs) -> Result<WritableFilesystem> {
+fn writer(disk: &Disk, source: &SourceArgs, session: &mut Session) -> Result<WritableFilesystem> {
     let options = WriteOptions::default();
-    match source.volume.writable_filesystem(disk, options) {
+    match source.volume.any_writable_filesystem(disk, options) {
         Err(error) if is_choice(&error, &source.volume) => {
-            guest::writable_side_by_side(disk, guest::systems(disk)?, &options)
+            guest::writable_side_by_side(disk, systems(disk, session)?, &options)
         }
         meant => meant,
     }
+}
+
+/// Returns the systems that are mounted side by side. Without one, the volumes are, and a warning names those that may
+/// hold a system and can't be read.
+fn systems(disk: &Disk, session: &mut Session) -> Result<Vec<guest::System>> {
+    let systems = guest::systems(disk)?;
+    if systems.is_empty() && !guest::unopened(disk)?.is_empty() {
+        session.warn(&guest::no_system(disk).to_string());
+    }
+    Ok(systems)
 }
 
 /// Whether there are several that could be meant, and none was named.

@@ -227,7 +227,6 @@ pub(crate) struct VolumeArgs {
 
 impl VolumeArgs {
     /// Whether it says which one is meant.
-    #[cfg(feature = "fuse")]
     pub(crate) fn names_one(&self) -> bool {
         let named = self.volume.is_some() || self.partition.is_some() || self.offset.is_some();
         named || self.os.is_some()
@@ -260,9 +259,17 @@ impl VolumeArgs {
         self.volume(disk)
     }
 
-    /// The filesystem that is meant: without a name, the tree of the operating system, and where there
-    /// is none the only filesystem.
+    /// Opens the filesystem that is meant: without a name, the tree of the operating system, and where there is none
+    /// the only filesystem. Where that leaves several, volumes that can't be read are what is wrong.
     pub(crate) fn filesystem(&self, disk: &Disk) -> Result<Filesystem> {
+        self.or_unopened(disk, self.any_filesystem(disk))
+    }
+
+    /// Opens the filesystem that is meant as [`filesystem`](Self::filesystem) does.
+    ///
+    /// # Errors
+    /// `Ambiguous` for several, whether they can be read or not.
+    pub(crate) fn any_filesystem(&self, disk: &Disk) -> Result<Filesystem> {
         if let Some(volume) = self.volume(disk)? {
             return volume.filesystem();
         }
@@ -272,8 +279,17 @@ impl VolumeArgs {
         }
     }
 
-    /// The same, opened for writing.
+    /// Opens the filesystem that is meant for writing, as [`filesystem`](Self::filesystem) does for reading.
     pub(crate) fn writable_filesystem(
+        &self,
+        disk: &Disk,
+        options: WriteOptions,
+    ) -> Result<WritableFilesystem> {
+        self.or_unopened(disk, self.any_writable_filesystem(disk, options))
+    }
+
+    /// Opens the filesystem that is meant for writing, as [`any_filesystem`](Self::any_filesystem) does for reading.
+    pub(crate) fn any_writable_filesystem(
         &self,
         disk: &Disk,
         options: WriteOptions,
@@ -285,6 +301,29 @@ impl VolumeArgs {
             Some(system) => system.writable_filesystem(&options),
             None => disk.writable_filesystem(&options),
         }
+    }
+
+    /// Opens the tree of the operating system, or the volume that is named: never a filesystem only because it is
+    /// the only one.
+    pub(crate) fn guest(&self, disk: &Disk) -> Result<Filesystem> {
+        if let Some(volume) = self.volume(disk)? {
+            return volume.filesystem();
+        }
+        let system = guest::meant(disk, self.os)?.ok_or_else(|| guest::no_system(disk))?;
+        system.filesystem()
+    }
+
+    /// Replaces the error of a machine with several volumes, of which none is named and none holds a system, by the one
+    /// that says which of them can't be read.
+    fn or_unopened<T>(&self, disk: &Disk, opened: Result<T>) -> Result<T> {
+        let Err(error) = opened else {
+            return opened;
+        };
+        let is_one = self.names_one() || disk.volumes()?.len() < 2;
+        if is_one || !guest::systems(disk)?.is_empty() || guest::unopened(disk)?.is_empty() {
+            return Err(error);
+        }
+        Err(guest::no_system(disk))
     }
 }
 

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Map, Value};
 
 use diskfs::vm::tools::Work;
-use diskfs::{Disk, Result, Volume};
+use diskfs::{Disk, Error, ErrorKind, Result, Volume};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
@@ -69,12 +69,51 @@ pub(super) fn run(args: &Resize, session: &mut Session) -> Result<()> {
     Ok(out.flush()?)
 }
 
+/// Less than this beside a filesystem or a partition is alignment, or a table.
+const SLACK_BYTES: u64 = 1 << 20;
+
+/// Fails for a filesystem that fills its partition where the disk has room behind that: the image was made larger, and
+/// its partition was not.
+fn check_can_grow(disk: &Disk, volume: &Volume) -> Result<()> {
+    let (Some(entry), Some(disk_bytes)) = (volume.entry(), volume.disk_bytes()) else {
+        return Ok(());
+    };
+    let end = entry.start_bytes.saturating_add(entry.len_bytes);
+    let neighbours = disk.volumes()?.iter();
+    let starts = neighbours
+        .filter(|other| other.entry().is_some() && other.disk_index() == volume.disk_index())
+        .filter_map(Volume::start_bytes);
+    let next = starts.filter(|start| *start >= end).min();
+    let behind = next.unwrap_or(disk_bytes).saturating_sub(end);
+    let Some(filesystem_bytes) = volume.filesystem_bytes()? else {
+        return Ok(());
+    };
+    let left = entry.len_bytes.saturating_sub(filesystem_bytes);
+    if left >= SLACK_BYTES || behind < SLACK_BYTES {
+        return Ok(());
+    }
+    let name = volume.name();
+    let reason = format!(
+        "the filesystem fills {name} ({}), and the partition ends there: the {} behind it are not used",
+        units(entry.len_bytes),
+        units(behind)
+    );
+    let hint = format!(
+        "make partition {} larger, as with `growpart` or `parted resizepart` in the guest, and run this again",
+        entry.number
+    );
+    Err(Error::new(ErrorKind::Other, reason)
+        .in_file(disk.path())
+        .with_hint(hint))
+}
+
 impl Resize {
     fn grow(&self, disk: &Disk, session: &Session) -> Result<Volume> {
         let volume = match self.source.volume.volume_alone(disk)? {
             Some(volume) => volume,
             None => disk.meant_volume()?,
         };
+        check_can_grow(disk, &volume)?;
         let done = tool::work(&self.source, &volume, &Work::Grow, session)?;
         done.check()?;
         Ok(volume)

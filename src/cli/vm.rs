@@ -101,10 +101,7 @@ impl VmArgs {
     /// Takes the kernel of the system on this disk, which the appliance's reads where no driver does.
     pub(crate) fn take_kernel(&self, disk: &Disk, os: Option<usize>) -> Result<()> {
         self.equip(disk)?;
-        let system = guest::meant(disk, os)?.ok_or_else(|| {
-            let reason = "no operating system is found, whose kernel could be taken";
-            Error::new(ErrorKind::NotFound, reason).in_file(disk.path())
-        })?;
+        let system = guest::meant(disk, os)?.ok_or_else(|| guest::no_system(disk))?;
         let appliance = Appliance::find(self.options()?.appliance.as_deref());
         let kernel = GuestKernel::of(&system, &appliance)?;
         // Nobody else takes one.

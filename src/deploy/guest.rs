@@ -65,14 +65,14 @@ impl Guest {
     /// What the guest calls itself.
     pub(super) fn release(&self) -> &OsRelease {
         self.release
-            .get_or_init(|| OsRelease::read(self.stage.guest(), b""))
+            .get_or_init(|| OsRelease::read(self.stage.guest()))
     }
 
     /// Whether it is a Windows.
     pub(super) fn is_windows(&self) -> bool {
         *self.is_windows.get_or_init(|| {
             let guest = self.stage.guest();
-            !guest.holds_system() && windows_root(guest).is_some()
+            !guest.holds_system().unwrap_or(false) && windows_root(guest).is_some()
         })
     }
 

@@ -30,6 +30,8 @@ pub enum Origin {
     PartitionType,
     /// An ostree deployment.
     Ostree,
+    /// The files of a filesystem that nothing names: it is a `/usr`.
+    Contents,
 }
 
 impl fmt::Display for Origin {
@@ -39,6 +41,7 @@ impl fmt::Display for Origin {
             Self::Unit(path) => f.write_str(path),
             Self::PartitionType => f.write_str("partition type"),
             Self::Ostree => f.write_str("ostree"),
+            Self::Contents => f.write_str("its files"),
         }
     }
 }

@@ -4,6 +4,7 @@
 use diskfs_volume::PartitionKind;
 
 use super::entry::{MountEntry, Origin};
+use super::plan::Planned;
 use crate::{Disk, Filesystem, Volume};
 
 /// Types, and where partitions of them belong: the first of these that is an empty directory.
@@ -21,27 +22,20 @@ const GENERATOR: &str = "/usr/lib/systemd/system-generators/systemd-gpt-auto-gen
 /// Bit of the flags: don't mount it by its type.
 const NO_AUTO: u32 = 63;
 
-/// What is mounted beside `known`, in the system whose root is the directory `root`.
-pub(super) fn entries(
-    disk: &Disk,
-    filesystem: &Filesystem,
-    root: &[u8],
-    known: &[MountEntry],
-) -> Vec<MountEntry> {
-    let has_generator = filesystem.exists([root, GENERATOR.as_bytes()].concat());
-    if !has_generator.unwrap_or(false) {
+/// Returns what is mounted beside what is planned already, in the system whose tree is `seen`.
+pub(super) fn entries(disk: &Disk, seen: &Filesystem, planned: &[Planned]) -> Vec<MountEntry> {
+    if !seen.exists(GENERATOR).unwrap_or(false) {
         return Vec::new();
     }
-    let volumes = disk.volumes().unwrap_or_default();
     let mut entries: Vec<MountEntry> = Vec::new();
     for (guid, places) in TYPES {
-        let Some(uuid) = volumes.iter().find_map(|volume| partition_of(volume, guid)) else {
+        let Some(uuid) = partition_of(disk, guid) else {
             continue;
         };
         let is_free = |place: &&&str| {
-            let taken = known.iter().chain(&entries);
-            let mut taken = taken.map(|entry| entry.at.as_slice());
-            !taken.any(|at| at == place.as_bytes()) && is_empty(filesystem, root, place)
+            let known = planned.iter().map(|planned| &planned.entry);
+            let mut taken = known.chain(&entries).map(|entry| entry.at.as_slice());
+            !taken.any(|at| at == place.as_bytes()) && is_empty(seen, place.as_bytes())
         };
         if let Some(place) = places.iter().find(is_free) {
             entries.push(MountEntry {
@@ -56,8 +50,14 @@ pub(super) fn entries(
     entries
 }
 
+/// Returns the UUID of the first partition of a type on the first disk that may be mounted by its type.
+pub(super) fn partition_of(disk: &Disk, guid: &str) -> Option<String> {
+    let volumes = disk.volumes().unwrap_or_default();
+    volumes.iter().find_map(|volume| uuid_if(volume, guid))
+}
+
 /// The partition's own UUID, when it is of that type on the first disk and may be mounted.
-fn partition_of(volume: &Volume, guid: &str) -> Option<String> {
+fn uuid_if(volume: &Volume, guid: &str) -> Option<String> {
     let entry = volume.entry().filter(|_| volume.disk_index() == Some(0))?;
     let PartitionKind::Gpt {
         type_guid,
@@ -72,7 +72,8 @@ fn partition_of(volume: &Volume, guid: &str) -> Option<String> {
     entry.uuid().filter(|_| is_meant && !is_off)
 }
 
-fn is_empty(filesystem: &Filesystem, root: &[u8], place: &str) -> bool {
-    let entries = filesystem.read_dir([root, place.as_bytes()].concat());
+/// Returns whether a path is an empty directory.
+pub(super) fn is_empty(filesystem: &Filesystem, path: &[u8]) -> bool {
+    let entries = filesystem.read_dir(path);
     entries.is_ok_and(|entries| entries.is_empty())
 }

@@ -17,13 +17,12 @@ pub struct OsRelease {
 }
 
 impl OsRelease {
-    /// Reads it below a directory of a filesystem.
-    pub(crate) fn read(filesystem: &Filesystem, root: &[u8]) -> Self {
+    /// Reads the os-release of a system's tree.
+    pub(crate) fn read(filesystem: &Filesystem) -> Self {
         let places = ["/etc/os-release", "/usr/lib/os-release"];
-        let mut texts = places.iter().filter_map(|place| {
-            let path = [root, place.as_bytes()].concat();
-            filesystem.read_at_most(path, MAX_BYTES).ok()
-        });
+        let mut texts = places
+            .iter()
+            .filter_map(|place| filesystem.read_at_most(place, MAX_BYTES).ok());
         texts
             .next()
             .map(|text| Self::parse(&text))

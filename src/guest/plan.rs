@@ -4,7 +4,7 @@ use super::crypttab;
 use super::device::Devices;
 use super::entry::MountEntry;
 use super::sub_root::SubRoot;
-use super::{fstab, gpt_auto, mount_unit};
+use super::{fstab, gpt_auto, mount_unit, usr};
 use crate::{Disk, Filesystem, Volume};
 
 const MAX_BYTES: u64 = 1 << 20;
@@ -34,7 +34,7 @@ pub enum Verdict {
     Skip(String),
 }
 
-/// The entries of a system with `root`, those of directories before those below them.
+/// Plans the mounts of a system that its files name, and its `/usr`: those of directories before those below them.
 pub(super) fn make(
     disk: &Disk,
     filesystem: &Filesystem,
@@ -43,9 +43,8 @@ pub(super) fn make(
 ) -> Vec<Planned> {
     let below = sub_root.map_or(&[][..], |found| found.root.as_slice());
     let mut entries = sub_root.map_or_else(Vec::new, |found| found.entries.clone());
-    entries.extend(said(disk, filesystem, below));
+    entries.extend(said(filesystem, below));
     entries.retain(|entry| !entry.is_swap());
-    entries.sort_by_key(|entry| depth(&entry.at));
     let text = read(filesystem, below, b"/etc/crypttab");
     let devices = Devices {
         disk,
@@ -55,16 +54,37 @@ pub(super) fn make(
         let verdict = verdict(&devices, root, &entry)?;
         Some(Planned { entry, verdict })
     });
-    planned.collect()
+    let mut planned: Vec<Planned> = planned.collect();
+    planned.extend(usr::find(disk, filesystem, root, below, &planned));
+    planned.sort_by_key(|planned| depth(&planned.entry.at));
+    planned
 }
 
-/// What the guest's files and partitions say. A unit goes before a line of fstab for the same place.
-fn said(disk: &Disk, filesystem: &Filesystem, below: &[u8]) -> Vec<MountEntry> {
+/// Adds the partitions that systemd mounts by their types, in the system whose tree is `seen` with what is planned
+/// by now.
+pub(super) fn add_partitions_by_type(disk: &Disk, seen: &Filesystem, planned: &mut Vec<Planned>) {
+    let devices = Devices {
+        disk,
+        crypttab: Vec::new(),
+    };
+    for entry in gpt_auto::entries(disk, seen, planned) {
+        let mounted = devices
+            .find(&entry.what)
+            .and_then(|volume| mount(volume, &entry));
+        planned.push(Planned {
+            verdict: mounted.unwrap_or_else(Verdict::Skip),
+            entry,
+        });
+    }
+    planned.sort_by_key(|planned| depth(&planned.entry.at));
+}
+
+/// Returns what the guest's files say. A unit goes before a line of fstab for the same place.
+fn said(filesystem: &Filesystem, below: &[u8]) -> Vec<MountEntry> {
     let units = mount_unit::read(filesystem, below);
     let mut entries = fstab::parse(&read(filesystem, below, b"/etc/fstab"));
     entries.retain(|line| units.iter().all(|unit| unit.at != line.at));
     entries.extend(units);
-    entries.extend(gpt_auto::entries(disk, filesystem, below, &entries));
     entries
 }
 

@@ -1,8 +1,7 @@
 //! Which volume is meant: by name, or by what there is.
 
-use diskfs_vfs::{FileType, Follow, FsRead, resolve};
-
 use super::content::ContentClass;
+use super::system_root::holds_system;
 use super::{Disk, Volume};
 use crate::{Error, ErrorKind, Filesystem, Result};
 
@@ -220,7 +219,8 @@ fn with_system<'a>(disk: &Disk, candidates: &[&'a Volume]) -> Result<Meant<'a>> 
                 Err(error) if error.kind() == ErrorKind::Unsupported => continue,
                 opened => opened?,
             };
-            if holds_system(filesystem.as_fs()) {
+            // Damage shows when its files are read; here it only means that no system was found.
+            if holds_system(filesystem.as_fs()).unwrap_or(false) {
                 systems.push((*volume, filesystem));
             }
         }
@@ -268,20 +268,6 @@ fn only_boot_or_nothing<'a>(disk: &Disk, volumes: &'a [Volume]) -> Result<&'a Vo
                 .with_hint(hint))
         }
     }
-}
-
-/// Whether a filesystem is the root of an operating system. Damage shows when its files are read;
-/// here it only means that nothing was found.
-pub(crate) fn holds_system(fs: &dyn FsRead) -> bool {
-    let is = |path: &str, wanted: FileType| {
-        let found = resolve(fs, path, Follow::All).and_then(|inode| fs.metadata(inode));
-        found.is_ok_and(|metadata| metadata.file_type == wanted)
-    };
-    // os-release(5) names both places. A system from before 2012 has neither.
-    is("/etc/os-release", FileType::Regular)
-        || is("/usr/lib/os-release", FileType::Regular)
-        || is("/etc", FileType::Directory)
-            && (is("/bin", FileType::Directory) || is("/usr/bin", FileType::Directory))
 }
 
 /// `p1 (ext4, 512 MiB, label "boot"), p2 (xfs, 9 GiB, not supported)`.

@@ -7,7 +7,7 @@ use std::fmt;
 
 use diskfs_block::{BlockRead, Result};
 
-use super::{lost_luks, magic};
+use super::{lost_ext, lost_luks, magic};
 
 /// What a volume holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,10 +50,11 @@ impl Content {
     /// # Errors
     /// As reading the device.
     pub fn probe(device: &dyn BlockRead) -> Result<Option<Self>> {
-        match magic::probe(device)? {
-            Some(told) => Ok(Some(told)),
-            None => lost_luks::probe(device),
+        if let Some(told) = magic::probe(device)? {
+            return Ok(Some(told));
         }
+        let lost = lost_luks::probe(device)?;
+        Ok(lost.or_else(|| lost_ext::probe(device)))
     }
 
     /// The label as text, or `None` without one.

@@ -12,6 +12,7 @@ use super::choose;
 use super::content::{Content, ContentClass};
 use super::driver::{self, WriteOptions};
 use super::fallback::{Fallback, FallbackOfDisk, Kept, Wanted};
+use super::filesystem_size;
 use super::guest_disk::GuestDisk;
 use super::luks::{self, Detached, Lock};
 use super::lvm::Group;
@@ -141,6 +142,14 @@ impl Volume {
         self.size_bytes
     }
 
+    /// Returns the size of the disk that it is a partition of; `None` for any other volume.
+    pub fn disk_bytes(&self) -> Option<u64> {
+        match &self.place {
+            Place::Partition(disk, _) => Some(disk.size_bytes()),
+            _ => None,
+        }
+    }
+
     /// The entry of the partition table, when it is a partition.
     pub fn entry(&self) -> Option<&Partition> {
         let Place::Partition(_, partition) = &self.place else {
@@ -268,6 +277,18 @@ impl Volume {
     #[cfg(feature = "microvm")]
     pub fn filesystem_kind(&self) -> Result<&'static str> {
         Ok(self.known_content()?.kind)
+    }
+
+    /// Returns the size that its filesystem's superblock says, for the kinds of filesystems that can grow.
+    ///
+    /// # Errors
+    /// As [`content`](Self::content).
+    pub fn filesystem_bytes(&self) -> Result<Option<u64>> {
+        let Some(content) = self.content()? else {
+            return Ok(None);
+        };
+        let device = self.device()?;
+        filesystem_size::filesystem_bytes(content.kind, &*device).map_err(|e| self.in_image(e))
     }
 
     /// Opens its filesystem.

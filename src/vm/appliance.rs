@@ -39,6 +39,9 @@ pub const VARIABLE: &str = "DISKFS_APPLIANCE";
 /// Where packages put it.
 const SYSTEM_DIR: &str = "/usr/lib/diskfs";
 
+/// Stands between what is missing and the places where it was looked for.
+pub(super) const LOOKED_IN: &str = " in ";
+
 /// Where the appliance is looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Appliance {
@@ -116,7 +119,7 @@ impl Appliance {
             .iter()
             .map(|place| place.display().to_string())
             .collect();
-        let reason = format!("{what} in {}", places.join(", "));
+        let reason = format!("{what}{LOOKED_IN}{}", places.join(", "));
         Error::new(ErrorKind::Unsupported, reason)
     }
 }

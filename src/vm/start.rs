@@ -1,8 +1,6 @@
 //! Which backend: the first one whose machine answers.
 
-use std::fmt::Write as _;
-
-use super::appliance::Appliance;
+use super::appliance::{Appliance, LOOKED_IN};
 use super::backend::{Kind, Prepared};
 use super::machine::{self, Disk, Machine};
 use super::options::{Choice, VmOptions};
@@ -107,15 +105,18 @@ fn candidates(choice: Choice) -> &'static [Kind] {
 /// What was tried, and why it failed.
 #[derive(Debug, Default)]
 struct Failures {
-    text: String,
+    /// Reasons in their order, with the backends that failed for each.
+    reasons: Vec<(String, Vec<Kind>)>,
     hint: Option<String>,
 }
 
 impl Failures {
     fn add(&mut self, kind: Kind, error: &Error) {
-        let separator = if self.text.is_empty() { "" } else { "; " };
-        // Writing to a string does not fail.
-        let _ = write!(self.text, "{separator}{kind}: {}", error.reason());
+        let reason = error.reason();
+        match self.reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, kinds)) => kinds.push(kind),
+            None => self.reasons.push((reason, vec![kind])),
+        }
         // The first one is the best one, and what mends it is what helps most.
         if self.hint.is_none() {
             self.hint = error.next_step().map(Into::into);
@@ -123,14 +124,43 @@ impl Failures {
     }
 
     fn into_error(self) -> Error {
-        let reason = match self.text.as_str() {
-            "" => "microVMs are switched off".to_owned(),
-            text => format!("no microVM can be started ({text})"),
+        let reason = if self.reasons.is_empty() {
+            "microVMs are switched off".to_owned()
+        } else {
+            format!("no microVM can be started ({})", self.text())
         };
         let hint = self
             .hint
             .unwrap_or_else(|| "see `diskfs appliance test`".to_owned());
         Error::new(ErrorKind::Unsupported, reason).with_hint(hint)
+    }
+
+    /// Returns the reasons as one text, in which the places that all of them name come once.
+    fn text(&self) -> String {
+        let split = |reason: &str| {
+            let (what, places) = reason.split_once(LOOKED_IN)?;
+            Some((what.to_owned(), places.to_owned()))
+        };
+        let parts: Option<Vec<_>> = self.reasons.iter().map(|(it, _)| split(it)).collect();
+        let common = parts.filter(|parts| {
+            let mut pairs = parts.iter().zip(parts.iter().skip(1));
+            pairs.all(|((_, one), (_, other))| one == other)
+        });
+        let whole = self.reasons.iter().map(|(reason, _)| reason.clone());
+        let (reasons, places): (Vec<String>, _) = match common {
+            Some(parts) => {
+                let places = parts.first().map(|(_, places)| places.clone());
+                (parts.into_iter().map(|(what, _)| what).collect(), places)
+            }
+            None => (whole.collect(), None),
+        };
+        let mut told: Vec<String> = Vec::new();
+        for ((_, kinds), reason) in self.reasons.iter().zip(reasons) {
+            let kinds: Vec<String> = kinds.iter().map(Kind::to_string).collect();
+            told.push(format!("{}: {reason}", kinds.join(", ")));
+        }
+        told.extend(places.map(|places| format!("looked in {places}")));
+        told.join("; ")
     }
 }
 
@@ -153,5 +183,21 @@ mod tests {
             "{reason}"
         );
         assert_eq!(error.next_step(), Some("build one"));
+    }
+
+    #[test]
+    fn what_several_have_in_common_is_told_once() {
+        let mut failures = Failures::default();
+        for (kind, what) in [
+            (Kind::Uml, "no kernel"),
+            (Kind::QemuKvm, "no image"),
+            (Kind::QemuTcg, "no image"),
+        ] {
+            let reason = format!("{what}{LOOKED_IN}/a, /b");
+            failures.add(kind, &Error::new(ErrorKind::Unsupported, reason));
+        }
+        let text = "(uml: no kernel; qemu-kvm, qemu-tcg: no image; looked in /a, /b)";
+        let reason = failures.into_error().reason();
+        assert!(reason.ends_with(text), "{reason}");
     }
 }

@@ -339,7 +339,7 @@ const COMMANDS: &[(&str, &[u8])] = &[
     ("xattr set user.a value IMG:/large", b""),
     ("rm -r IMG:/tree", b""),
     ("rm IMG:/large", b""),
-    ("deploy --write /etc/motd:hello IMG", b""),
+    ("deploy --volume disk --write /etc/motd:hello IMG", b""),
 ];
 
 fn try_all(form: Form) {

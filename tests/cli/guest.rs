@@ -208,7 +208,7 @@ fn a_group_may_lie_on_several_images() {
     let one = diskfs_in(directory, &["ls", "a.raw"]);
     let (code, stderr) = one.failure();
     assert_ne!(code, 0);
-    assert!(stderr.contains("not on this disk"), "{stderr}");
+    assert!(stderr.contains("on none of the disks given"), "{stderr}");
     for (first, second) in [("a.raw", "b.raw"), ("b.raw", "a.raw")] {
         let operand = format!("{first}:/size-1");
         let words = ["ls", "--add", second, "--volume", "vg-0/my-root", &operand];

@@ -24,6 +24,7 @@ mod newcomer;
 mod program;
 mod room;
 mod schemas;
+mod systems;
 mod taking_out;
 mod uefi;
 mod volumes;

@@ -59,7 +59,7 @@ impl Guest {
 
     fn words<'w>(&'w self, words: &[&'w str]) -> Vec<&'w str> {
         let image = self.image.to_str().unwrap();
-        [&["deploy", image], words].concat()
+        [&["deploy", "--volume", "disk", image], words].concat()
     }
 
     /// A plan of these options, of which the first could be done, fails with these words, and leaves the image as it is.

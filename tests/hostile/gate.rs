@@ -142,7 +142,7 @@ fn an_image_does_not_write_its_neighbour() {
     for words in [
         &["touch", &file][..],
         &["mkdir", &file],
-        &["deploy", &a, "--write", "/x:y"],
+        &["deploy", "--volume", "disk", &a, "--write", "/x:y"],
         &["ls", &a],
         &["info", &a],
         &["touch", "--overlay", &at(directory, "o.qcow2"), &file],
@@ -155,7 +155,7 @@ fn an_image_does_not_write_its_neighbour() {
     diskfs(["ls", &q]).expect(0, &[]);
     for words in [
         &["touch", &file][..],
-        &["deploy", &q, "--write", "/x:y"],
+        &["deploy", "--volume", "disk", &q, "--write", "/x:y"],
         &["mkfs", "--type", "ext4", "--force", &q],
     ] {
         let outcome = diskfs(words);
@@ -188,8 +188,17 @@ fn dot_files_are_no_data_files() {
     let dot_file = at(directory, ".bashrc");
     for words in [
         &["info", &image][..],
-        &["deploy", &image, "--hostname", "x"],
-        &["deploy", "--allow-backing", &dir, &image, "--hostname", "x"],
+        &["deploy", "--volume", "disk", &image, "--hostname", "x"],
+        &[
+            "deploy",
+            "--volume",
+            "disk",
+            "--allow-backing",
+            &dir,
+            &image,
+            "--hostname",
+            "x",
+        ],
         &["touch", "--data-file", &dot_file, &format!("{image}:/x")],
     ] {
         diskfs(words).expect(DENIED, &[".bashrc"]);

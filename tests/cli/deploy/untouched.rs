@@ -45,12 +45,26 @@ fn a_journal_is_replayed_only_where_something_is_written() {
     let dirty = image("journal-plain");
     let sum = || sha256_hex(&fs::read(dirty.path()).unwrap());
     let before = sum();
-    let words = ["deploy", "journal-plain", "--mkdir", "/lost+found"];
+    let words = [
+        "deploy",
+        "journal-plain",
+        "--volume",
+        "disk",
+        "--mkdir",
+        "/lost+found",
+    ];
     for more in [&["--dry-run"][..], &[]] {
         diskfs(&dirty, &[&words[..], more].concat()).text();
         assert!(sum() == before, "{more:?} has written");
     }
-    let words = ["deploy", "journal-plain", "--write", "/new:text"];
+    let words = [
+        "deploy",
+        "journal-plain",
+        "--volume",
+        "disk",
+        "--write",
+        "/new:text",
+    ];
     diskfs_in(dirty.directory(), &words).text();
     let once = sum();
     assert_ne!(once, before);

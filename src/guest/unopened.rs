@@ -1,0 +1,99 @@
+//! Volumes that may hold a system, and can't be read.
+
+use super::is_foreign;
+use crate::{ContentClass, Disk, Error, ErrorKind, Result, Volume};
+
+/// A message names no more of them.
+const MAX_NAMED: usize = 8;
+
+/// A volume that may hold the root of a system, and can't be read.
+#[derive(Debug)]
+pub struct Unopened {
+    /// The volume's name.
+    pub volume: String,
+    /// What it holds, as `blkid` calls it, where that is known.
+    pub kind: Option<&'static str>,
+    /// Why it can't be read.
+    pub error: Error,
+}
+
+/// Returns the volumes that may hold the root of a system and can't be read: a kind without a driver, an encrypted
+/// volume without a key, a logical volume with a missing part, damage.
+///
+/// # Errors
+/// As [`Disk::volumes`].
+pub fn unopened(disk: &Disk) -> Result<Vec<Unopened>> {
+    let mut found = Vec::new();
+    for volume in disk.volumes()? {
+        if volume.is_unlocked() || disk.is_member(volume)? {
+            continue;
+        }
+        if let Err(error) = open(volume) {
+            let content = volume.content().ok().flatten();
+            found.push(Unopened {
+                volume: volume.name().to_owned(),
+                kind: content.map(|content| content.kind),
+                error,
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// Fails for a volume that may hold a root and can't be read.
+fn open(volume: &Volume) -> Result<()> {
+    if volume.problem().is_none() {
+        let Some(content) = volume.content()? else {
+            return Ok(());
+        };
+        let is_other = is_foreign(content.kind) && content.kind != "ntfs";
+        if is_other || content.class == ContentClass::Swap {
+            return Ok(());
+        }
+    }
+    volume.filesystem()?.holds_system().map(|_| ())
+}
+
+/// Returns the error for a machine without an operating system that can be read. It names each volume that may hold
+/// one, and its kind is that of the first of them; `NotFound` when there is none.
+pub fn no_system(disk: &Disk) -> Error {
+    let found = match unopened(disk) {
+        Ok(found) => found,
+        Err(error) => return error,
+    };
+    let text = "no operating system is found";
+    let error = match found.first() {
+        None => {
+            let hint =
+                "see `diskfs info` for what the image holds, and name a volume with --volume";
+            Error::new(ErrorKind::NotFound, text).with_hint(hint)
+        }
+        Some(first) => {
+            let mut reasons: Vec<String> = found.iter().take(MAX_NAMED).map(reason).collect();
+            if let Some(more) = found.len().checked_sub(MAX_NAMED).filter(|&more| more > 0) {
+                reasons.push(format!("{more} more could not be read"));
+            }
+            let reason = format!("{text}; {}", reasons.join("; "));
+            let error = Error::new(first.error.kind(), reason);
+            match first.error.next_step() {
+                Some(step) => error.with_hint(step),
+                None => error,
+            }
+        }
+    };
+    error.in_file(disk.path())
+}
+
+/// `p2 (btrfs) could not be read: volume p2 holds btrfs, which has no driver`.
+fn reason(unopened: &Unopened) -> String {
+    let kind = unopened.kind.map(|kind| format!(" ({kind})"));
+    let place = unopened.error.offset();
+    let place = place.map(|offset| format!(" (byte {offset:#x})"));
+    format!(
+        "{}{} could not be read: {}{}",
+        unopened.volume,
+        kind.unwrap_or_default(),
+        unopened.error.reason(),
+        place.unwrap_or_default()
+    )
+}
