@@ -154,7 +154,7 @@ impl Deployment {
     /// # Errors
     /// `NoSpace`, and what writing answers.
     pub fn apply(&self, target: &WritableFilesystem) -> Result<Applied> {
-        apply(&self.changes()?, target)
+        apply(&self.changes()?, target, &mut |_, _| {})
     }
 }
 

@@ -7,12 +7,27 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches;
 
+#[cfg(feature = "fuse")]
+fn main() -> ExitCode {
+    use cli::Called;
+    ExitCode::from(match Called::with(std::env::args_os().collect()) {
+        Called::AsIs(words) => run(&words),
+        Called::AsHelper(words) => cli::helper_exit_code(run(&words)),
+        Called::Done(code) => code,
+    })
+}
+
+#[cfg(not(feature = "fuse"))]
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
-    let matches = cli::definition().try_get_matches_from(&words);
+    run(&words).into()
+}
+
+fn run(words: &[OsString]) -> u8 {
+    let matches = cli::definition().try_get_matches_from(words);
     let parsed = matches.and_then(|matches| cli::Cli::from_arg_matches(&matches));
-    ExitCode::from(match parsed {
+    match parsed {
         Ok(args) => cli::run(&args),
-        Err(error) => cli::refuse(&error, &words),
-    })
+        Err(error) => cli::refuse(&error, words),
+    }
 }

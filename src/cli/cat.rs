@@ -1,6 +1,5 @@
 //! `diskfs cat`.
 
-use std::fs::File;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -11,8 +10,9 @@ use diskfs::vfs::{ErrorKind, FileType, Follow};
 use super::copy::{self, Buffer, Source};
 use super::operand::Operand;
 use super::options::SourceArgs;
+use super::out_file::OutFile;
 use super::progress::Progress;
-use super::session::{Located, Session, raw_stdout};
+use super::session::{Located, Session};
 
 /// Print files
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ pub(super) struct Cat {
     #[arg(required = true, value_name = "IMG:/FILE")]
     files: Vec<Operand>,
 
-    /// Write to FILE instead of standard output
+    /// Write to FILE instead of standard output (`-`)
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -38,30 +38,30 @@ pub(super) fn run(args: &Cat, session: &mut Session) -> Result<()> {
     let mut out = match &args.output {
         // Not before there is something to write: a failed look-up leaves the file as it was.
         Some(_) if places.is_empty() => return Ok(()),
-        Some(path) => copy::create(
-            path,
-            &places
-                .iter()
-                .map(|place| &place.filesystem)
-                .collect::<Vec<_>>(),
-        )?,
-        None => raw_stdout()?,
+        Some(path) => {
+            let reading: Vec<_> = places.iter().map(|place| &place.filesystem).collect();
+            OutFile::create(path, &reading)?
+        }
+        None => OutFile::stdout()?,
     };
     let mut buffer = Buffer::default();
     let mut progress = Progress::new(session.progress(), None);
+    let mut printed = false;
     for place in places {
-        if let Err(error) = print(&place, (&mut buffer, &mut progress), &mut out) {
-            if error.is_broken_pipe() {
-                break;
-            }
-            session.report(&error);
+        match print(&place, (&mut buffer, &mut progress), &mut out) {
+            Ok(()) => printed = true,
+            Err(error) if error.is_broken_pipe() => break,
+            Err(error) => session.report(&error),
         }
     }
     progress.finish();
+    if printed {
+        out.finish(args.output.as_deref())?;
+    }
     Ok(())
 }
 
-fn print(place: &Located, work: (&mut Buffer, &mut Progress), out: &mut File) -> Result<()> {
+fn print(place: &Located, work: (&mut Buffer, &mut Progress), out: &mut OutFile) -> Result<()> {
     let filesystem = &place.filesystem;
     let inode = filesystem.resolve(&place.path, Follow::All)?;
     let metadata = filesystem

@@ -46,7 +46,7 @@ pub(super) fn run(args: &Commit, session: &mut Session) -> Result<()> {
         Overlay::Emptied
     };
     let mut progress = Progress::new(session.progress(), None);
-    let told = &mut |bytes| progress.advance(bytes);
+    let told = &mut |bytes, total| progress.advance_of(bytes, total);
     let done = commit(&path, wanted, &options, told);
     progress.finish();
     let done = done?;

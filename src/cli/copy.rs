@@ -1,12 +1,9 @@
 //! A file's bytes to somewhere else, in large pieces.
 
-use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 use diskfs::vfs::{FsRead, InodeNumber};
-use diskfs::{Error, ErrorKind, Filesystem, Result};
+use diskfs::{Filesystem, Result};
 
 use super::progress::Progress;
 
@@ -16,29 +13,6 @@ pub(crate) const BUFFER_BYTES: usize = 1 << 20;
 /// How far ahead of the copy the filesystem is told what comes: four requests, enough for a device
 /// with a queue, and small against any cache.
 const READ_AHEAD_BYTES: u64 = 4 << 20;
-
-/// Makes the file that output goes to, or empties the one that is there, but never an image that is
-/// being read.
-pub(crate) fn create(path: &Path, reading: &[&Filesystem]) -> Result<File> {
-    let in_place = |e: std::io::Error| Error::from(e).in_file(path);
-    let file = File::options()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path);
-    let file = file.map_err(in_place)?;
-    let ours = file.metadata().map_err(in_place)?;
-    for filesystem in reading {
-        let image = filesystem.image_path().metadata();
-        if image.is_ok_and(|image| (image.dev(), image.ino()) == (ours.dev(), ours.ino())) {
-            return Err(Error::new(ErrorKind::Invalid, "is the image itself").in_file(path));
-        }
-    }
-    if ours.is_file() {
-        file.set_len(0).map_err(in_place)?;
-    }
-    Ok(file)
-}
 
 /// A buffer for copies, as large as the largest of them needs and no larger.
 #[derive(Debug, Default)]

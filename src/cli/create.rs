@@ -86,6 +86,9 @@ pub(super) struct Create {
     force: bool,
 }
 
+/// How images of formats are named that diskfs doesn't make.
+const OTHERS: [&str; 5] = ["vmdk", "vdi", "vhd", "vhdx", "qed"];
+
 /// What the words come to.
 #[derive(Debug, Clone, Default)]
 struct Wanted {
@@ -137,6 +140,7 @@ pub(super) fn run(args: &Create, session: &mut Session) -> Result<()> {
 impl Create {
     fn create_options(&self) -> Result<CreateOptions> {
         let wanted = self.wanted()?;
+        self.refuse_others_names()?;
         let image = match self.format(&wanted) {
             Format::Raw => raw(&wanted)?,
             _ => NewImage::Qcow2(Box::new(self.qcow2(&wanted)?)),
@@ -151,6 +155,22 @@ impl Create {
                 Existing::Keep
             },
         })
+    }
+
+    /// A name that promises another format would mislead whoever uses the image.
+    fn refuse_others_names(&self) -> Result<()> {
+        let extension = self.path.extension().and_then(|name| name.to_str());
+        let named = extension.unwrap_or_default().to_ascii_lowercase();
+        if self.format.is_some() || !OTHERS.contains(&named.as_str()) {
+            return Ok(());
+        }
+        let reason = format!("images of format {named} are not made");
+        Err(Error::new(ErrorKind::Unsupported, reason)
+            .in_file(&self.path)
+            .with_hint(format!(
+                "give -f raw or -f qcow2 to make one of those under this name, or `qemu-img create -f {}`",
+                if named == "vhd" { "vpc" } else { &named }
+            )))
     }
 
     fn format(&self, wanted: &Wanted) -> Format {

@@ -20,7 +20,10 @@ use diskfs::{
     Commits, Disk, Error, ErrorKind, Result, RootReserve, WritableFilesystem, WriteOptions,
 };
 
+use super::ProgressMode;
 use super::options::SourceArgs;
+use super::out_file::is_standard;
+use super::progress::Progress;
 use super::session::{Output, Session, stdout};
 use super::show::json as document;
 use super::target::{WriteArgs, forget};
@@ -192,7 +195,7 @@ impl Deploy {
         let mut plan = match &self.plan {
             None => Plan::default(),
             Some(path) => {
-                let text = if path == Path::new("-") {
+                let text = if is_standard(path) {
                     std::io::read_to_string(std::io::stdin())
                 } else {
                     fs::read_to_string(path)
@@ -236,7 +239,10 @@ impl Deploy {
                 .with_hint("leave them out, or deploy each with a command of its own"));
         }
         for (image, prepared) in ready {
-            match self.write(prepared) {
+            let mut progress = Progress::new(session.progress(), None);
+            let written = self.write(prepared, &mut progress);
+            progress.finish();
+            match written {
                 Ok(deployed) => tell(session, image, deployed)?,
                 Err(error) => session.report(&error),
             }
@@ -249,7 +255,9 @@ impl Deploy {
         if self.write.dry_run {
             return self.show(image, plan, |_| {});
         }
-        self.write(self.prepare(image, plan, |_| {})?)
+        // The fleet has a progress of its own.
+        let mut quiet = Progress::new(ProgressMode::None, None);
+        self.write(self.prepare(image, plan, |_| {})?, &mut quiet)
     }
 
     /// Opens a guest and works out what is to be written to it; hands the disk to `look`. Nothing is written.
@@ -274,14 +282,14 @@ impl Deploy {
     }
 
     /// Writes what was worked out, and ends writing.
-    fn write(&self, prepared: Prepared) -> Result<Deployed> {
+    fn write(&self, prepared: Prepared, progress: &mut Progress) -> Result<Deployed> {
         let Prepared {
             disk,
             changes,
             steps,
             new_overlay,
         } = prepared;
-        let written = self.apply(&disk, &changes, new_overlay.as_deref());
+        let written = self.apply(&disk, &changes, new_overlay.as_deref(), progress);
         let ended = disk.close();
         if written.is_err() {
             forget(new_overlay.as_deref());
@@ -330,6 +338,7 @@ impl Deploy {
         disk: &Disk,
         changes: &[Change],
         new_overlay: Option<&Path>,
+        progress: &mut Progress,
     ) -> Result<Applied> {
         if changes.is_empty() {
             return Ok(Applied::Whole);
@@ -341,7 +350,8 @@ impl Deploy {
         };
         let target = self.source.volume.writable_filesystem(disk, options)?;
         // A new overlay is removed with all that is in it.
-        deploy::apply(changes, &target).map_err(|error| match new_overlay {
+        let told = &mut |bytes, total| progress.advance_of(bytes, total);
+        deploy::apply(changes, &target, told).map_err(|error| match new_overlay {
             Some(_) => error,
             None => with_remains(error, &target),
         })

@@ -1,6 +1,8 @@
 //! `diskfs df`.
 
+use std::ffi::OsString;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -8,6 +10,7 @@ use diskfs::vfs::Statistics;
 use diskfs::{Disk, Filesystem, Result};
 use serde_json::{Map, Value, json};
 
+use super::fleet::listed;
 use super::operand::Operand;
 use super::options::SourceArgs;
 use super::session::{Output, Session, stdout};
@@ -21,11 +24,18 @@ use super::show::table::{Align, lay_out};
 #[command(disable_help_flag = true)]
 #[command(after_help = "Examples:
   diskfs df -h disk.qcow2
-  diskfs df -p 1 disk.qcow2")]
+  diskfs df -p 1 disk.qcow2
+  diskfs df -h /srv/images
+  diskfs df --json --fleet /srv/images")]
 pub(super) struct Df {
-    /// Images; all filesystems that can be read are shown, unless a volume is named
-    #[arg(required = true, value_name = "IMG")]
+    /// Images, and directories of images with those below them; all filesystems that can be read are
+    /// shown, unless a volume is named
+    #[arg(required_unless_present = "fleet", value_name = "IMG|DIR")]
     images: Vec<Operand>,
+
+    /// The images of a directory, or of a list: a path on a line, - for standard input
+    #[arg(long, value_name = "DIR|LIST", conflicts_with = "images")]
+    fleet: Option<PathBuf>,
 
     /// Sizes as 1.5K, 20M
     #[arg(short, long)]
@@ -50,8 +60,7 @@ struct Row {
 
 pub(super) fn run(args: &Df, session: &mut Session) -> Result<()> {
     let mut rows = Vec::new();
-    for operand in &args.images {
-        let image = operand.split().image;
+    for (image, is_named) in args.images()? {
         let disk = match session.disk(&image, &args.source) {
             Ok(disk) => disk,
             Err(error) => {
@@ -59,7 +68,7 @@ pub(super) fn run(args: &Df, session: &mut Session) -> Result<()> {
                 continue;
             }
         };
-        if let Err(error) = add_rows(args, session, &disk, &mut rows) {
+        if let Err(error) = add_rows(args, session, (&disk, is_named), &mut rows) {
             session.report(&error);
         }
         session.warn_of(&disk);
@@ -80,7 +89,34 @@ pub(super) fn run(args: &Df, session: &mut Session) -> Result<()> {
     Ok(out.flush()?)
 }
 
-fn add_rows(args: &Df, session: &mut Session, disk: &Disk, rows: &mut Vec<Row>) -> Result<()> {
+impl Df {
+    /// The images, and whether each is named: what is merely in a directory may be no image.
+    fn images(&self) -> Result<Vec<(OsString, bool)>> {
+        if let Some(fleet) = &self.fleet {
+            let is_named = !fleet.is_dir();
+            let images = listed(fleet)?.into_iter();
+            return Ok(images.map(|image| (image.into(), is_named)).collect());
+        }
+        let mut images = Vec::new();
+        for operand in &self.images {
+            let place = operand.split();
+            if place.path.is_none() && Path::new(&place.image).is_dir() {
+                let found = listed(Path::new(&place.image))?.into_iter();
+                images.extend(found.map(|image| (image.into(), false)));
+            } else {
+                images.push((place.image, true));
+            }
+        }
+        Ok(images)
+    }
+}
+
+fn add_rows(
+    args: &Df,
+    session: &mut Session,
+    (disk, is_named): (&Disk, bool),
+    rows: &mut Vec<Row>,
+) -> Result<()> {
     let row = |filesystem: Filesystem| {
         let statistics = filesystem.statistics()?;
         Ok(Row {
@@ -107,7 +143,7 @@ fn add_rows(args: &Df, session: &mut Session, disk: &Disk, rows: &mut Vec<Row>) 
             }
         }
     }
-    if rows.len() == before && !failed {
+    if rows.len() == before && !failed && is_named {
         disk.filesystem()?; // Says why there is none.
     }
     Ok(())

@@ -1,14 +1,59 @@
 //! Many images side by side: a line of JSON for each, in their order, as soon as it is known.
 
-use std::io::Write;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Write};
 use std::num::NonZero;
+use std::path::{Path, PathBuf};
 
 use diskfs::{Error, Result};
 use serde_json::Value;
 
+use super::out_file::is_standard;
 use super::pool;
 use super::progress::Progress;
 use super::session::{Session, error_json};
+
+/// No image of a guest is smaller: a sector.
+const SMALLEST_BYTES: u64 = 512;
+
+/// The images of a directory, with those below it, by name; or those of a list.
+pub(super) fn listed(images: &Path) -> Result<Vec<PathBuf>> {
+    let in_file = |error: io::Error| Error::from(error).in_file(images);
+    if is_standard(images) {
+        return Ok(lines(io::stdin().lock())?);
+    }
+    if !fs::metadata(images).map_err(in_file)?.is_dir() {
+        let list = File::open(images).map_err(in_file)?;
+        return lines(BufReader::new(list)).map_err(in_file);
+    }
+    let mut found = Vec::new();
+    collect(images, &mut found).map_err(in_file)?;
+    found.sort();
+    Ok(found)
+}
+
+fn lines(list: impl BufRead) -> io::Result<Vec<PathBuf>> {
+    let lines = list.lines();
+    let paths = lines.filter(|line| line.as_ref().map_or(true, |line| !line.trim().is_empty()));
+    paths.map(|line| line.map(PathBuf::from)).collect()
+}
+
+/// What is hidden, or too small to be an image, is passed over; links to directories are not followed.
+fn collect(dir: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        let path = entry.path();
+        if entry.file_type()?.is_dir() {
+            collect(&path, found)?;
+        } else if fs::metadata(&path).is_ok_and(|it| it.is_file() && it.len() >= SMALLEST_BYTES) {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
 
 /// Does `work` on each of `things` and writes its line: what `tell` makes of the thing and its result. A failure stops
 /// nothing; in the end `failed` says what could not be done, as in `images could not be looked at`.

@@ -13,7 +13,7 @@ use diskfs::vfs::Follow;
 use super::operand::Operand;
 use super::options::SourceArgs;
 use super::pool;
-use super::progress::Progress;
+use super::progress::{Holes, Progress, sizes_below};
 use super::session::{Located, Output, Session, stdout};
 use super::show::json::{self, List, put_name};
 use super::show::mode;
@@ -56,7 +56,12 @@ pub(super) struct Hash {
 pub(super) fn run(args: &Hash, session: &mut Session) -> Result<()> {
     let places = session.places(&args.paths, &args.source);
     let mut out = stdout()?;
-    let mut progress = Progress::new(session.progress(), None);
+    let starts = places.iter().filter_map(|place| {
+        let start = place.filesystem.resolve(&place.path, Follow::AllButLast);
+        Some((place.filesystem.clone(), start.ok()?))
+    });
+    let total = sizes_below(starts.collect(), Holes::Counted);
+    let mut progress = Progress::new(session.progress(), total);
     match session.output() {
         Output::Json => {
             let mut list = List::begin(&mut out, session.command(), "entries")?;

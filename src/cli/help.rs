@@ -112,11 +112,53 @@ Times are shown in UTC. Names on a terminal are quoted, so that they can't contr
 
 /// The program's definition, with the commands listed by group.
 pub(crate) fn command() -> Command {
-    let command = super::Cli::command();
+    let command = with_short_help(super::Cli::command());
     let list = groups(&command);
     let usage = "{about}\n\n{usage-heading} {usage}\n\n";
     let options = "Options:\n{options}{after-help}\n";
     command.help_template(format!("{usage}{list}{options}"))
+}
+
+/// Headings of options that many commands share.
+const COMMON: [&str; 6] = [
+    "Output options",
+    "Image options",
+    "Volume options",
+    "Key options",
+    "MicroVM options",
+    "Writing options",
+];
+
+/// Leaves what commands share out of `-h`, which shows what is a command's own.
+fn with_short_help(command: Command) -> Command {
+    let mut shared = Vec::new();
+    let command = command.mut_args(|argument| {
+        let heading = argument.get_help_heading();
+        match COMMON.iter().find(|&&common| heading == Some(common)) {
+            Some(common) => {
+                shared.push(*common);
+                argument.hide_short_help(true)
+            }
+            None => argument,
+        }
+    });
+    let command = command.mut_subcommands(with_short_help);
+    if shared.is_empty() || command.get_after_long_help().is_some() {
+        return command;
+    }
+    let long = command.get_after_help().cloned().unwrap_or_default();
+    shared.dedup();
+    let names: Vec<String> = shared
+        .iter()
+        .map(|name| name.replacen(" options", "", 1).to_lowercase())
+        .collect();
+    let more = format!("More with --help: options of {}.", names.join(", "));
+    let short = if long.to_string().is_empty() {
+        more
+    } else {
+        format!("{long}\n\n{more}")
+    };
+    command.after_help(short).after_long_help(long)
 }
 
 fn groups(command: &Command) -> String {
@@ -151,7 +193,7 @@ mod tests {
     fn the_definition_is_sound_and_every_command_is_listed() {
         let command = command();
         command.clone().debug_assert();
-        for subcommand in command.get_subcommands() {
+        for subcommand in command.get_subcommands().filter(|it| !it.is_hide_set()) {
             let name = subcommand.get_name();
             assert!(
                 GROUPS.iter().any(|(_, names)| names.contains(&name)),

@@ -1,7 +1,7 @@
 //! Keys of encrypted volumes, as users give them.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -10,6 +10,8 @@ use clap::Args;
 
 use diskfs::luks::{Key, Secret};
 use diskfs::{Error, ErrorKind, Keys, Result, block};
+
+use super::out_file::is_standard;
 
 /// The largest key file that `cryptsetup` takes (its `--help` tells the limit).
 const MAX_FILE_BYTES: u64 = 8 << 20;
@@ -22,7 +24,7 @@ pub(crate) struct KeyArgs {
     ///
     /// NAME is a volume, as for --volume, the file name of an image whose data is encrypted
     /// (`disk.qcow2`, also of one behind another), the UUID of either, or `all`. `file:FILE` takes
-    /// all bytes of FILE, as cryptsetup --key-file does; those of a file that ends with a newline
+    /// all bytes of FILE (`-`: of standard input), as cryptsetup --key-file does; those of a file that ends with a newline
     /// also without it. `ask` asks on the terminal, `env:VARIABLE` takes an environment variable,
     /// `volume-key:FILE` the volume's own key. `key:STRING` is the key itself, which other users can
     /// see: it counts with --keys-in-clear only. May be given again.
@@ -182,7 +184,11 @@ fn passphrases(bytes: Vec<u8>) -> Vec<Key> {
 fn read(path: &Path) -> Result<Vec<u8>> {
     let failed = |e: std::io::Error| Error::from(e).in_file(path);
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(failed)?;
+    let file: Box<dyn Read> = if is_standard(path) {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(File::open(path).map_err(failed)?)
+    };
     let count = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes);
     if count.map_err(failed)? as u64 > MAX_FILE_BYTES {
         let reason = "is no key file: it has more than 8 MiB";
@@ -196,7 +202,17 @@ fn ask(name: &str) -> Result<String> {
         "all" => rpassword::prompt_password("Key of the encrypted volumes: "),
         name => rpassword::prompt_password(format!("Key of {name}: ")),
     };
-    asked.map_err(|e| Error::from(e).with_hint("without a terminal, give --key NAME:file:FILE"))
+    asked.map_err(|error| {
+        let error = if File::open("/dev/tty").is_ok() {
+            error.into()
+        } else {
+            let reason = format!("the key of `{name}` can't be asked for: there is no terminal");
+            Error::new(ErrorKind::Other, reason)
+        };
+        error.with_hint(format!(
+            "give --key {name}:file:FILE (- for standard input) or --key {name}:env:VARIABLE"
+        ))
+    })
 }
 
 #[cfg(test)]

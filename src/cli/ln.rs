@@ -119,7 +119,7 @@ impl Ln {
         make: impl Fn(vfs::InodeNumber, &[u8]) -> vfs::Result<()>,
     ) -> Result<()> {
         let fs = place.fs();
-        let (dir, name) = resolve_parent(fs, &place.path).map_err(|e| place.error(e))?;
+        let (dir, name) = resolve_parent(fs, &place.path).map_err(|e| place.missing_parent(e))?;
         let made = match make(dir, &name) {
             Err(error) if self.force && error.kind() == vfs::ErrorKind::Exists => {
                 // Both or none: the command is one transaction.

@@ -16,7 +16,8 @@ use super::show::json::{self as document, put_name};
 #[command(after_help = "Example:
   diskfs man /usr/local/share/man/man1")]
 pub(super) struct Man {
-    /// Where diskfs.1 and a page for each command go (diskfs-plan.5 goes into man5 beside a man1); it is made if it isn't there
+    /// Where diskfs.1 and a page for each command go (diskfs-plan.5 goes into man5 beside a man1, and
+    /// mount.diskfs.8 into man8); it is made if it isn't there
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
@@ -35,15 +36,18 @@ pub(super) fn run(args: &Man, session: &Session) -> Result<()> {
 fn write_pages(args: &Man) -> std::io::Result<()> {
     fs::create_dir_all(&args.directory)?;
     clap_mangen::generate_to(super::definition(), &args.directory)?;
-    super::deploy::reference::write_page(&file_formats(&args.directory)?)
+    super::deploy::reference::write_page(&section(&args.directory, "man5")?)?;
+    #[cfg(feature = "fuse")]
+    super::helper::write_pages(&section(&args.directory, "man8")?)?;
+    Ok(())
 }
 
-/// Where pages of section 5 go.
-fn file_formats(directory: &Path) -> std::io::Result<PathBuf> {
+/// Where pages of another section go.
+fn section(directory: &Path, name: &str) -> std::io::Result<PathBuf> {
     if directory.file_name() != Some("man1".as_ref()) {
         return Ok(directory.to_owned());
     }
-    let sibling = directory.with_file_name("man5");
+    let sibling = directory.with_file_name(name);
     fs::create_dir_all(&sibling)?;
     Ok(sibling)
 }

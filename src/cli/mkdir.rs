@@ -52,7 +52,7 @@ fn make(args: &Mkdir, session: &mut Session, place: &TargetPlace) -> Result<()> 
     let attributes = new_file(0o777);
     let fs = place.fs();
     if !args.parents {
-        let (dir, name) = resolve_parent(fs, &place.path).map_err(|e| place.error(e))?;
+        let (dir, name) = resolve_parent(fs, &place.path).map_err(|e| missing(place, e))?;
         let inode = fs.create(dir, &name, NewKind::Directory, &attributes);
         let inode = inode.map_err(|e| place.error(e.in_path(&place.path)))?;
         session.said("made directory", &place.path);
@@ -69,6 +69,16 @@ fn make(args: &Mkdir, session: &mut Session, place: &TargetPlace) -> Result<()> 
     } else {
         Ok(())
     }
+}
+
+/// A missing parent, with the option that makes it.
+fn missing(place: &TargetPlace, error: diskfs::vfs::Error) -> diskfs::Error {
+    let is_missing = error.kind() == diskfs::vfs::ErrorKind::NotFound;
+    let error = place.error(error);
+    if is_missing {
+        return error.with_hint("give -p to make the directories above it, too");
+    }
+    error
 }
 
 /// Without the slashes behind it.

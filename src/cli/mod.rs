@@ -33,6 +33,8 @@ mod fork;
 mod grep;
 mod hash;
 mod help;
+#[cfg(feature = "fuse")]
+mod helper;
 mod info;
 mod inspect;
 mod into_dir;
@@ -49,6 +51,7 @@ mod mount;
 mod mv;
 mod operand;
 pub(crate) mod options;
+mod out_file;
 mod pool;
 mod progress;
 mod rebase;
@@ -94,6 +97,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use diskfs::Result;
 pub(crate) use help::command as definition;
+#[cfg(feature = "fuse")]
+pub(crate) use helper::{Called, exit_code as helper_exit_code};
 use session::Session;
 pub(crate) use usage::refuse;
 
@@ -199,6 +204,8 @@ enum Command {
     Run(run::Run),
     Demo(demo::Demo),
     Completions(complete::Completions),
+    #[command(hide = true)]
+    Complete(complete::Complete),
     Man(man::Man),
     Schema(schema::Schema),
 }
@@ -260,6 +267,7 @@ impl Command {
             Self::Run(_) => "run",
             Self::Demo(_) => "demo",
             Self::Completions(_) => "completions",
+            Self::Complete(_) => "complete",
             Self::Man(_) => "man",
             Self::Schema(_) => "schema",
         }
@@ -321,6 +329,7 @@ impl Command {
             Self::Run(args) => run::run(args, session),
             Self::Demo(args) => demo::run(args, session),
             Self::Completions(args) => complete::run(args),
+            Self::Complete(args) => complete::answer(args),
             Self::Man(args) => man::run(args, session),
             Self::Schema(args) => schema::run(args, session),
         }

@@ -130,7 +130,7 @@ struct WriteArgs {
 /// The options of mount(8) that mean something here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
-enum MountOption {
+pub(super) enum MountOption {
     /// Read-only (the default)
     Ro,
     /// As --rw
@@ -198,8 +198,10 @@ pub(super) fn run(args: &Mount, session: &mut Session) -> Result<()> {
                 let _ = kill_process(server, Signal::TERM);
                 return Err(error);
             }
-            wait_for(server, ready)?;
-            tell(args, &operands, server, session)
+            if wait_for(server, ready, session)? {
+                tell(args, &operands, server, session)?;
+            }
+            Ok(())
         }
     }
 }
@@ -219,16 +221,19 @@ fn tell(args: &Mount, operands: &Operands<'_>, server: Pid, session: &Session) -
     Ok(())
 }
 
-/// Waits until the server works. When it doesn't, it has said why.
-fn wait_for(server: Pid, mut ready: PipeReader) -> Result<()> {
+/// Waits until the server works. Returns false when it doesn't, which it has told.
+fn wait_for(server: Pid, mut ready: PipeReader, session: &mut Session) -> Result<bool> {
     let mut told = Vec::new();
     ready.read_to_end(&mut told)?;
     if !told.is_empty() {
-        return Ok(());
+        return Ok(true);
     }
     let ended = waitpid(Some(server), WaitOptions::empty()).map_err(io::Error::from)?;
     match ended.and_then(|(_, status)| status.exit_status()) {
-        Some(code) if code != 0 => std::process::exit(code),
+        Some(code) if code != 0 => {
+            session.end_with(u8::try_from(code).unwrap_or(1));
+            Ok(false)
+        }
         _ => {
             let reason = "the server ended before the mount worked";
             Err(Error::new(ErrorKind::Other, reason))

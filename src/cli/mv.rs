@@ -2,20 +2,30 @@
 
 use clap::Args;
 
-use diskfs::vfs::{self, Error as FsError, RenameMode, resolve_parent};
-use diskfs::{Error, ErrorKind, Result};
+use diskfs::Result;
+use diskfs::vfs::copy_in::{CopyFrom, CopyInOptions, CopyTo, copy_within};
+use diskfs::vfs::copy_out::Summary;
+use diskfs::vfs::edit::{Removed, remove_tree};
+use diskfs::vfs::{self, Error as FsError, Follow, InodeNumber, RenameMode, resolve_parent};
 
 use super::into_dir::{Destination, base_name};
 use super::operand::{Operand, with_destination};
 use super::options::SourceArgs;
+use super::progress::Progress;
 use super::session::Session;
 use super::target::{TargetPlace, Targets, WriteArgs};
 
-/// Move or rename files within an image
+/// Move or rename files within an image, or into another
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "Between two filesystems (of one guest, or of two images) files are copied with all there is to them;
+what was copied is removed when the copy is durable. A crash in between leaves both.
+
+Examples:
   diskfs mv disk.qcow2:/etc/fstab /etc/fstab.old
-  diskfs mv disk.qcow2:/home/a /home/b /srv/homes/")]
+  diskfs mv disk.qcow2:/home/a /home/b /srv/homes/
+  diskfs mv before.qcow2:/home/a after.qcow2:/opt/"
+)]
 pub(super) struct Mv {
     /// What to move; then where to: a new name, or a directory
     #[arg(required = true, num_args = 1.., value_names = ["IMG:/PATH", "IMG:/DEST"])]
@@ -40,9 +50,10 @@ pub(super) fn run(args: &Mv, session: &mut Session) -> Result<()> {
     with_destination(&args.operands, "IMG:/DEST")?;
     let mut targets = Targets::new(&args.source, &args.write);
     let mut places = targets.places(session, &args.operands)?;
+    let wanted = args.wanted();
     let moved = match places.pop() {
         // What could not be opened was told.
-        _ if places.len() + 1 < args.operands.len() => Ok(()),
+        _ if places.len() + 1 < wanted => Ok(()),
         Some(destination) => args.move_all(session, &places, destination),
         None => Ok(()),
     };
@@ -53,6 +64,14 @@ pub(super) fn run(args: &Mv, session: &mut Session) -> Result<()> {
 }
 
 impl Mv {
+    /// How many places the operands name, if all can be opened: an image that paths follow is none.
+    fn wanted(&self) -> usize {
+        let pairs = self.operands.iter().zip(self.operands.iter().skip(1));
+        let named_only =
+            pairs.filter(|(image, path)| image.split().path.is_none() && path.is_bare_path());
+        self.operands.len().saturating_sub(named_only.count())
+    }
+
     fn move_all(
         &self,
         session: &mut Session,
@@ -61,8 +80,26 @@ impl Mv {
     ) -> Result<()> {
         let as_name = self.no_target_directory.into();
         let destination = Destination::find(destination, places.len(), as_name)?;
+        let mut progress = Progress::new(session.progress(), None);
+        let mut copied = Vec::new();
         for place in places {
-            if let Err(error) = self.move_one(session, place, &destination) {
+            match self.move_one(session, (place, &destination), &mut progress) {
+                Ok(Moved::Renamed) => {}
+                Ok(Moved::Copied) => copied.push(place),
+                Err(error) => session.report(&error),
+            }
+            if session.has_failed_halfway() {
+                break;
+            }
+        }
+        progress.finish();
+        if copied.is_empty() || session.has_failed_halfway() {
+            return Ok(());
+        }
+        let (Destination::Name(to) | Destination::Directory(to)) = &destination;
+        to.fs().sync().map_err(|e| to.error(e))?;
+        for place in copied {
+            if let Err(error) = remove(place) {
                 session.report(&error);
             }
         }
@@ -72,35 +109,115 @@ impl Mv {
     fn move_one(
         &self,
         session: &mut Session,
-        from: &TargetPlace,
-        destination: &Destination,
-    ) -> Result<()> {
+        (from, destination): (&TargetPlace, &Destination),
+        progress: &mut Progress,
+    ) -> Result<Moved> {
         let no_name = || FsError::new(vfs::ErrorKind::Invalid, "has no name to move by");
         let name =
             base_name(&from.path).ok_or_else(|| from.error(no_name().in_path(&from.path)))?;
         let to = destination.for_name(name);
-        if to.image != from.image {
-            let reason = "files move within one image";
-            let error = Error::new(ErrorKind::Unsupported, reason);
-            return Err(
-                error.with_hint("copy them out and in with `diskfs cp -a`, then remove them")
-            );
-        }
-        rename(from, &to, self.no_clobber)?;
+        let moved = if to.image == from.image {
+            rename(from, &to, self.no_clobber)?
+        } else {
+            None
+        };
+        let moved = match moved {
+            Some(moved) => moved,
+            None => copy(session, from, &to, self.no_clobber, progress)?,
+        };
         session.said("moved to", &to.path);
-        Ok(())
+        Ok(moved)
     }
 }
 
-fn rename(from: &TargetPlace, to: &TargetPlace, keep: bool) -> Result<()> {
+/// What became of the old name.
+enum Moved {
+    /// It is gone, or stays because the new one is taken.
+    Renamed,
+    /// It is to be removed when the copy is durable.
+    Copied,
+}
+
+/// Copies with all there is to a file, in place of what is there, as rename(2) would replace it.
+fn copy(
+    session: &mut Session,
+    from: &TargetPlace,
+    to: &TargetPlace,
+    keep: bool,
+    progress: &mut Progress,
+) -> Result<Moved> {
+    let source = from.reader().resolve(&from.path, Follow::AllButLast)?;
+    let (dir, name) = resolve_parent(to.fs(), &to.path).map_err(|e| to.missing_parent(e))?;
+    if let Ok(there) = to.fs().lookup(dir, &name) {
+        if keep {
+            return Ok(Moved::Renamed);
+        }
+        make_room(from, source, to, (dir, &name, there))?;
+    }
+    let source = CopyFrom {
+        fs: from.fs(),
+        inode: source,
+        same: to.image == from.image,
+    };
+    let (files, bytes) = progress.done();
+    let told = &mut |_: &[u8], summary: &Summary| {
+        progress.set(files + summary.files, bytes + summary.bytes);
+    };
+    let options = CopyInOptions::default();
+    let in_source = |error: FsError| from.error(error.below(&from.path));
+    let summary = copy_within(to.fs(), source, CopyTo::Name(dir, &name), &options, told);
+    let mut summary = summary.map_err(in_source)?;
+    if summary.errors.is_empty() {
+        return Ok(Moved::Copied);
+    }
+    let last = summary.errors.pop();
+    for error in summary.errors {
+        session.report(&in_source(error));
+    }
+    let last = last.unwrap_or_else(|| vfs::ErrorKind::Io.into());
+    Err(in_source(last).with_hint("what could be copied was, and nothing was removed"))
+}
+
+/// Removes what a move replaces.
+fn make_room(
+    from: &TargetPlace,
+    source: InodeNumber,
+    to: &TargetPlace,
+    (dir, name, there): (InodeNumber, &[u8], InodeNumber),
+) -> Result<()> {
+    let failed = |e: FsError| to.error(e.in_path(&to.path));
+    let source = from.fs().metadata(source).map_err(|e| from.error(e))?;
+    let there = to.fs().metadata(there).map_err(failed)?;
+    let removed = match (source.is_dir(), there.is_dir()) {
+        (true, true) => to.fs().rmdir(dir, name),
+        (false, true) => Err(vfs::ErrorKind::IsADirectory.into()),
+        (true, false) => Err(vfs::ErrorKind::NotADirectory.into()),
+        (false, false) => to.fs().unlink(dir, name),
+    };
+    removed.map_err(failed)
+}
+
+/// Removes what was copied.
+fn remove(place: &TargetPlace) -> Result<()> {
+    let mut first = Ok(());
+    let removed = remove_tree(place.fs(), &place.path, &mut |removed| {
+        if let (Removed::Failed(error), Ok(())) = (removed, &first) {
+            first = Err(error);
+        }
+    });
+    removed.and(first).map_err(|e| place.error(e))
+}
+
+/// Renames within an image; `None` where that leads to another filesystem.
+fn rename(from: &TargetPlace, to: &TargetPlace, keep: bool) -> Result<Option<Moved>> {
     let fs = from.fs();
     let (dir, name) = resolve_parent(fs, &from.path).map_err(|e| from.error(e))?;
-    let (to_dir, to_name) = resolve_parent(fs, &to.path).map_err(|e| to.error(e))?;
+    let (to_dir, to_name) = resolve_parent(fs, &to.path).map_err(|e| to.missing_parent(e))?;
     let inode = fs.lookup(dir, &name);
     let inode = inode.map_err(|e| from.error(e.in_path(&from.path)))?;
     let there = fs.lookup(to_dir, &to_name).ok();
     if there.is_some() && keep {
-        return Ok(());
+        return Ok(Some(Moved::Renamed));
     }
     if there == Some(inode) {
         if (dir, &name) == (to_dir, &to_name) {
@@ -109,10 +226,14 @@ fn rename(from: &TargetPlace, to: &TargetPlace, keep: bool) -> Result<()> {
             return Err(from.error(error.in_path(&from.path)));
         }
         // Two names of one file: rename(2) would do nothing, and mv(1) removes the one.
-        return fs
-            .unlink(dir, &name)
+        let removed = fs.unlink(dir, &name);
+        return removed
+            .map(|()| Some(Moved::Renamed))
             .map_err(|e| from.error(e.in_path(&from.path)));
     }
-    fs.rename(dir, &name, to_dir, &to_name, RenameMode::Replace)
-        .map_err(|e| to.error(e.in_path(&to.path)))
+    match fs.rename(dir, &name, to_dir, &to_name, RenameMode::Replace) {
+        Ok(()) => Ok(Some(Moved::Renamed)),
+        Err(error) if error.kind() == vfs::ErrorKind::CrossesDevices => Ok(None),
+        Err(error) => Err(to.error(error.in_path(&to.path))),
+    }
 }

@@ -51,6 +51,20 @@ impl Operand {
         &self.0
     }
 
+    /// Fails for an image on another machine, where a path of the host may be meant, too.
+    pub(crate) fn refuse_remote(&self) -> Result<()> {
+        let place = self.split();
+        if place.path.is_none() && remote_scheme(self.0.as_bytes()).is_some() {
+            ImageSpec::parse(&place.image)?;
+        }
+        Ok(())
+    }
+
+    /// A path of an image.
+    pub(crate) fn at(image: &OsStr, path: &OsStr) -> Self {
+        Self([image, path].join(OsStr::new(":")))
+    }
+
     /// Whether it is a path alone, which belongs to the image named before it.
     pub(crate) fn is_bare_path(&self) -> bool {
         self.0.as_bytes().starts_with(b"/") && self.split().path.is_none()
@@ -66,7 +80,7 @@ impl Operand {
         Err(error.with_hint("give the image alone, and which volume by --volume"))
     }
 
-    /// Splits at the last `:/`. Only when what stands before it is no file, but what stands before
+    /// Splits at the last `:/`, or without one behind a file's name at `:`. Only when what stands before it is no file, but what stands before
     /// an earlier one is (or the whole is), that one counts: both names may have colons.
     pub(crate) fn split(&self) -> Place {
         self.split_by(|image| {
@@ -77,6 +91,12 @@ impl Operand {
 
     fn split_by(&self, is_image: impl Fn(&[u8]) -> bool) -> Place {
         let text = self.0.as_bytes();
+        if remote_scheme(text).is_some_and(|scheme| !is_image(scheme)) {
+            return Place {
+                image: self.0.clone(),
+                path: None,
+            };
+        }
         let colons: Vec<usize> = (0..text.len())
             .filter(|at| text[*at..].starts_with(b":/"))
             .collect();
@@ -86,14 +106,34 @@ impl Operand {
         };
         let found = colons.iter().rev().find(|at| is_image(&text[..**at]));
         match (found, colons.last()) {
-            (None, Some(_)) if is_image(text) => whole(),
+            // A file of that very name comes first.
+            (None, _) if is_image(text) => whole(),
             (Some(at), _) | (None, Some(at)) => Place {
                 image: OsString::from_vec(text[..*at].to_vec()),
                 path: Some(text[at + 1..].to_vec()),
             },
-            (None, None) => whole(),
+            (None, None) => self.split_relative(is_image).unwrap_or_else(whole),
         }
     }
+
+    /// `disk.img:etc/fstab`, whose path lacks its slash.
+    fn split_relative(&self, is_image: impl Fn(&[u8]) -> bool) -> Option<Place> {
+        let text = self.0.as_bytes();
+        let mut colons = (0..text.len()).rev().filter(|&at| text[at] == b':');
+        let at = colons.find(|&at| is_image(&text[..at]))?;
+        Some(Place {
+            image: OsString::from_vec(text[..at].to_vec()),
+            path: Some([b"/", &text[at + 1..]].concat()),
+        })
+    }
+}
+
+/// The scheme of an image that is named as programs do that read from other machines: `https://...`.
+fn remote_scheme(text: &[u8]) -> Option<&[u8]> {
+    let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'+';
+    let end = text.iter().take_while(|&byte| is_letter(byte)).count();
+    let (scheme, rest) = text.split_at(end);
+    (!scheme.is_empty() && rest.starts_with(b"://")).then_some(scheme)
 }
 
 #[cfg(test)]
@@ -131,6 +171,11 @@ mod tests {
                 Some("/etc"),
             ),
             ("a.img:etc", &[], "a.img:etc", None),
+            ("a.img:etc/fstab", &["a.img"], "a.img", Some("/etc/fstab")),
+            ("a.img:", &["a.img"], "a.img", Some("/")),
+            ("a.img:etc", &["a.img", "a.img:etc"], "a.img:etc", None),
+            ("https://host/a.img", &[], "https://host/a.img", None),
+            ("vm1://etc", &["vm1"], "vm1", Some("//etc")),
         ] {
             assert_eq!(
                 split(text, files),

@@ -1,42 +1,56 @@
 //! Progress of long work, on standard error.
 
+mod counted;
+mod rate;
+
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::ProgressMode;
+use super::show::size::units;
+pub(crate) use counted::{Holes, TotalBytes, size_on_host, sizes_below};
+use rate::Rate;
 
 /// What is done sooner shows no progress at all.
 const QUIET: Duration = Duration::from_secs(1);
 /// Between two updates.
 const STEP: Duration = Duration::from_millis(200);
 
+/// How many columns the bar has.
+const BAR_COLUMNS: usize = 30;
+
+/// Whether a line of progress stands on the terminal.
+static DRAWN: AtomicBool = AtomicBool::new(false);
+
 /// Files and bytes done so far, of a total that may not be known.
-#[derive(Debug)]
 pub(crate) struct Progress {
     shown: Shown,
     started: Instant,
     updated: Instant,
     files: u64,
     bytes: u64,
-    total_bytes: Option<u64>,
+    total: TotalBytes,
+    /// Since it was shown first.
+    rate: Option<Rate>,
 }
 
-#[derive(Debug)]
+/// How progress is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shown {
     Not,
-    Bar(Option<ProgressBar>),
+    Bar,
     Json,
 }
 
 impl Progress {
-    pub(crate) fn new(mode: ProgressMode, total_bytes: Option<u64>) -> Self {
+    pub(crate) fn new(mode: ProgressMode, total: impl Into<TotalBytes>) -> Self {
         let now = Instant::now();
         Self {
             shown: match mode {
-                ProgressMode::Auto if io::stderr().is_terminal() => Shown::Bar(None),
+                ProgressMode::Auto if io::stderr().is_terminal() => Shown::Bar,
                 ProgressMode::Json => Shown::Json,
                 ProgressMode::Auto | ProgressMode::None => Shown::Not,
             },
@@ -44,7 +58,8 @@ impl Progress {
             updated: now,
             files: 0,
             bytes: 0,
-            total_bytes,
+            total: total.into(),
+            rate: None,
         }
     }
 
@@ -71,38 +86,123 @@ impl Progress {
         self.update();
     }
 
+    /// So many more bytes are done, of a total that is known only now.
+    pub(crate) fn advance_of(&mut self, bytes: u64, total_bytes: u64) {
+        self.total = TotalBytes::Known(total_bytes);
+        self.advance(bytes);
+    }
+
     fn update(&mut self) {
-        if matches!(self.shown, Shown::Not) {
+        if self.shown == Shown::Not {
             return;
         }
         let now = Instant::now();
         if now - self.started >= QUIET && now - self.updated >= STEP {
             self.updated = now;
+            match &mut self.rate {
+                Some(rate) => rate.update(now, self.bytes),
+                None => self.rate = Some(Rate::begin(now, self.bytes)),
+            }
             self.show();
         }
     }
 
     fn show(&mut self) {
-        let (files, bytes, total) = (self.files, self.bytes, self.total_bytes);
-        match &mut self.shown {
+        let total_bytes = self.total.bytes();
+        let per_second = self.rate.as_ref().and_then(Rate::per_second);
+        let state = State {
+            files: self.files,
+            bytes: self.bytes,
+            total_bytes,
+            per_second,
+        };
+        match self.shown {
             Shown::Not => {}
-            Shown::Json => say(&json!({ "files": files, "bytes": bytes, "total_bytes": total })),
-            Shown::Bar(bar) => {
-                let elapsed = self.started.elapsed();
-                let bar = bar.get_or_insert_with(|| new_bar(total).with_elapsed(elapsed));
-                bar.set_message(format!("{files} files"));
-                bar.set_position(bytes);
-            }
+            Shown::Json => say(&state.json()),
+            Shown::Bar => draw(&state.line()),
         }
     }
 
     /// Takes the bar away; in JSON says the final numbers.
     pub(crate) fn finish(mut self) {
-        match &self.shown {
-            Shown::Bar(Some(bar)) => bar.finish_and_clear(),
+        self.total.stop();
+        match self.shown {
+            Shown::Bar => clear(),
             Shown::Json => self.show(),
-            Shown::Bar(None) | Shown::Not => {}
+            Shown::Not => {}
         }
+    }
+}
+
+/// A bar does not outlive an error.
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.total.stop();
+        if self.shown == Shown::Bar {
+            clear();
+        }
+    }
+}
+
+/// What is told at one moment.
+#[derive(Debug, Clone, Copy)]
+struct State {
+    files: u64,
+    bytes: u64,
+    total_bytes: Option<u64>,
+    per_second: Option<u64>,
+}
+
+impl State {
+    /// How long the rest takes, where total and rate are known.
+    fn seconds_left(&self) -> Option<u64> {
+        let left = self.total_bytes?.saturating_sub(self.bytes);
+        left.checked_div(self.per_second?)
+    }
+
+    fn json(&self) -> serde_json::Value {
+        json!({
+            "files": self.files,
+            "bytes": self.bytes,
+            "total_bytes": self.total_bytes,
+            "bytes_per_second": self.per_second,
+            "seconds_left": self.seconds_left(),
+        })
+    }
+
+    fn line(&self) -> String {
+        let bytes = units(self.bytes);
+        let mut parts = vec![match self.total_bytes {
+            Some(total) => format!("{} {bytes} of {}", bar(self.bytes, total), units(total)),
+            None if self.bytes == 0 => format!("{} files", self.files),
+            None => format!("{} files, {bytes}", self.files),
+        }];
+        let per_second = self.per_second.filter(|_| self.bytes > 0);
+        parts.extend(per_second.map(|rate| format!("{}/s", units(rate))));
+        parts.extend(
+            self.seconds_left()
+                .map(|left| format!("{} left", duration(left))),
+        );
+        parts.join(", ")
+    }
+}
+
+/// `[=====>    ]`.
+fn bar(done: u64, total: u64) -> String {
+    let columns = u128::try_from(BAR_COLUMNS).unwrap_or(0);
+    let filled = u128::from(done.min(total)) * columns;
+    let filled = filled.checked_div(total.into()).unwrap_or(columns);
+    let filled = usize::try_from(filled).unwrap_or(BAR_COLUMNS);
+    let tip = if filled < BAR_COLUMNS { ">" } else { "" };
+    format!("[{:<BAR_COLUMNS$}]", format!("{}{tip}", "=".repeat(filled)))
+}
+
+/// `8 s`, `2 min 5 s`, `3 h 20 min`.
+fn duration(seconds: u64) -> String {
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
     }
 }
 
@@ -111,19 +211,52 @@ fn say(progress: &serde_json::Value) {
     let _ = io::stderr().write_all(line.as_bytes()); // Nowhere left to complain.
 }
 
-fn new_bar(total_bytes: Option<u64>) -> ProgressBar {
-    let (bar, template) = match total_bytes {
-        Some(total) => (
-            ProgressBar::new(total),
-            "{bar:30} {bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left",
-        ),
-        None => (
-            ProgressBar::new_spinner(),
-            "{spinner} {msg}, {bytes}, {binary_bytes_per_sec}",
-        ),
-    };
-    match ProgressStyle::with_template(template) {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
+/// Writes a line over the one before, cut to the terminal's width: two lines could not be taken back.
+fn draw(line: &str) {
+    let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(80, |size| size.ws_col);
+    let columns = usize::from(if columns == 0 { 80 } else { columns });
+    let line: String = line.chars().take(columns.saturating_sub(1)).collect();
+    DRAWN.store(true, Ordering::Relaxed);
+    let _ = io::stderr().write_all(format!("\r{line}\x1b[K").as_bytes());
+}
+
+/// Takes the line of progress away, if there is one, so that something else can be said.
+pub(crate) fn clear() {
+    if DRAWN.swap(false, Ordering::Relaxed) {
+        let _ = io::stderr().write_all(b"\r\x1b[K");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_and_the_time_left_are_told_where_they_are_known() {
+        let state = State {
+            files: 7,
+            bytes: 512 << 20,
+            total_bytes: Some(1 << 30),
+            per_second: Some(64 << 20),
+        };
+        assert_eq!(
+            state.line(),
+            "[===============>              ] 512 MiB of 1 GiB, 64 MiB/s, 8 s left"
+        );
+        let unknown = State {
+            total_bytes: None,
+            ..state
+        };
+        assert_eq!(unknown.line(), "7 files, 512 MiB, 64 MiB/s");
+        let first = State {
+            bytes: 0,
+            per_second: None,
+            ..unknown
+        };
+        assert_eq!(first.line(), "7 files");
+        assert_eq!(bar(3, 0).len(), BAR_COLUMNS + 2);
+        assert_eq!(bar(u64::MAX, 1), format!("[{}]", "=".repeat(BAR_COLUMNS)));
+        assert_eq!(duration(125), "2 min 5 s");
+        assert_eq!(duration(12_000), "3 h 20 min");
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn run(args: &Rebase, session: &mut Session) -> Result<()> {
         Contents::Kept
     };
     let mut progress = Progress::new(session.progress(), None);
-    let told = &mut |bytes| progress.advance(bytes);
+    let told = &mut |bytes, total| progress.advance_of(bytes, total);
     let written = rebase(&path, base.as_ref(), contents, &options, told);
     progress.finish();
     let written = written?;

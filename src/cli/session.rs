@@ -6,14 +6,15 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 
-use diskfs::{Disk, Error, Filesystem, Result, block};
+use diskfs::vfs::{self, Follow, glob};
+use diskfs::{Disk, Error, ErrorKind, Filesystem, Result, block};
 use serde_json::{Map, Value, json};
 
 use super::operand::{Operand, Place};
 use super::options::SourceArgs;
 use super::show::json::put_name;
 use super::show::name::{NameStyle, message};
-use super::{GlobalArgs, ProgressMode};
+use super::{GlobalArgs, ProgressMode, progress};
 
 /// Buffer of standard output: what a pipe holds by default (pipe(7)).
 const OUT_BUFFER_BYTES: usize = 64 << 10;
@@ -101,6 +102,7 @@ impl Session {
             Output::Text => format!("diskfs: {}\n", message(&block::with_reasons(error))),
             Output::Json => format!("{}\n", error_json(self.command, error, self.code_of(error))),
         };
+        progress::clear();
         let _ = io::stderr().write_all(text.as_bytes()); // Nowhere left to complain.
     }
 
@@ -131,6 +133,7 @@ impl Session {
         }
         let style = name_style(NameStyle::Escaped);
         let line = [what.as_bytes(), b" ", &style.show(path), b"\n"].concat();
+        progress::clear();
         // Who closed the output has no use for it.
         let _ = io::stdout().lock().write_all(&line);
     }
@@ -152,6 +155,7 @@ impl Session {
                 Output::Text => format!("diskfs: warning: {}\n", message(text)),
                 Output::Json => format!("{}\n", json!({ "warning": { "message": text } })),
             };
+            progress::clear();
             let _ = io::stderr().write_all(text.as_bytes());
         }
     }
@@ -188,6 +192,18 @@ impl Session {
         filesystem
     }
 
+    /// Opens the one place that an operand names; `None` when it can't be, which is reported.
+    pub(crate) fn place(&mut self, operand: &Operand, args: &SourceArgs) -> Option<Located> {
+        let mut places = self.places(std::slice::from_ref(operand), args);
+        if places.len() > 1 {
+            let reason = format!("one place is meant, and {} files match", places.len());
+            let error = Error::new(ErrorKind::Invalid, reason);
+            self.report(&error.in_file(operand.as_os_str()));
+            return None;
+        }
+        places.pop()
+    }
+
     /// Opens what the operands name, in their order. A path alone is of the image before it, and an
     /// image that such paths follow is not meant by itself. What can't be opened is reported and
     /// left out.
@@ -209,16 +225,42 @@ impl Session {
                 continue;
             }
             if let Some(filesystem) = self.filesystem(&place.image, args) {
-                located.push(Located {
-                    typed: operand.as_os_str().as_encoded_bytes().to_vec(),
-                    image: place.image,
-                    filesystem,
-                    path: place.path.unwrap_or_else(|| b"/".to_vec()),
+                let path = place.path.unwrap_or_else(|| b"/".to_vec());
+                let paths = expanded(&filesystem, path.clone());
+                let paths = paths.unwrap_or_else(|error| {
+                    self.report(&error);
+                    Vec::new()
                 });
+                let is_pattern = paths != [path];
+                located.extend(paths.into_iter().map(|path| Located {
+                    typed: if is_pattern {
+                        [place.image.as_encoded_bytes(), b":", &path].concat()
+                    } else {
+                        operand.as_os_str().as_encoded_bytes().to_vec()
+                    },
+                    image: place.image.clone(),
+                    filesystem: filesystem.clone(),
+                    path,
+                }));
             }
         }
         located
     }
+}
+
+/// The paths that `path` stands for, if it is a pattern: as in a shell, unless a file has that very name,
+/// and only where there are some.
+pub(crate) fn expanded(filesystem: &Filesystem, path: Vec<u8>) -> Result<Vec<Vec<u8>>> {
+    if !glob::is_pattern(&path) || filesystem.resolve(&path, Follow::AllButLast).is_ok() {
+        return Ok(vec![path]);
+    }
+    let found = glob::expand(filesystem.as_fs(), &path);
+    let found = found.map_err(|error| filesystem.in_image(error))?;
+    if found.is_empty() {
+        let error = vfs::Error::new(vfs::ErrorKind::NotFound, "no file matches the pattern");
+        return Err(filesystem.in_image(error.in_path(path)));
+    }
+    Ok(found)
 }
 
 /// How names are to be written to standard output.

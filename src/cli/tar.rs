@@ -5,7 +5,6 @@ mod sparse;
 mod writer;
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -19,7 +18,8 @@ use serde_json::Map;
 use super::copy::{self, Buffer, Source};
 use super::operand::Operand;
 use super::options::SourceArgs;
-use super::progress::Progress;
+use super::out_file::{OutFile, is_standard};
+use super::progress::{Holes, Progress, TotalBytes, sizes_below};
 use super::session::{Located, Output, Session, raw_stdout};
 use super::show::json::{self as document, put_name};
 use super::show::name::{join, text};
@@ -49,7 +49,7 @@ pub(super) struct Tar {
     #[arg(value_name = "MEMBER")]
     members: Vec<std::ffi::OsString>,
 
-    /// Write to FILE instead of standard output
+    /// Write to FILE, which appears when the archive is complete; - for standard output, the default
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 
@@ -66,10 +66,7 @@ pub(super) struct Tar {
 }
 
 pub(super) fn run(args: &Tar, session: &mut Session) -> Result<()> {
-    let found = session
-        .places(std::slice::from_ref(&args.directory), &args.source)
-        .pop();
-    let Some(mut place) = found else {
+    let Some(mut place) = session.place(&args.directory, &args.source) else {
         return Ok(());
     };
     if let Some(directory) = &args.directory_in_image {
@@ -82,28 +79,30 @@ pub(super) fn run(args: &Tar, session: &mut Session) -> Result<()> {
             .hint("name its directory, and the file as a member: IMG:/DIR FILE");
         return Err(place.filesystem.in_image(error.in_path(&place.path)));
     }
-    let out = match &args.file {
-        Some(path) => copy::create(path, &[&place.filesystem])?,
+    let file = args.file.as_deref().filter(|path| !is_standard(path));
+    let out = match file {
+        Some(path) => OutFile::create(path, &[&place.filesystem])?,
         None if io::stdout().is_terminal() => {
             let reason = "an archive is not for a terminal";
             return Err(
                 Error::new(ErrorKind::Invalid, reason).with_hint("give -f FILE, or pipe it on")
             );
         }
-        None => raw_stdout()?,
+        None => OutFile::stdout()?,
     };
     let mut packer = Packer {
         filesystem: place.filesystem.clone(),
         writer: Writer::new(io::BufWriter::with_capacity(copy::BUFFER_BYTES, out)),
         links: HashMap::new(),
         buffer: Buffer::default(),
-        progress: Progress::new(session.progress(), None),
+        progress: Progress::new(session.progress(), args.total(&place, directory)),
         with_xattrs: !args.no_xattrs,
         files: 0,
     };
     packer.pack_all(args, session, &place, directory)?;
     packer.progress.finish();
-    packer.writer.finish()?.flush()?;
+    let out = packer.writer.finish()?.into_inner();
+    out.map_err(io::IntoInnerError::into_error)?.finish(file)?;
     if session.output() == Output::Json {
         args.tell(session, packer.files)?;
     }
@@ -111,11 +110,33 @@ pub(super) fn run(args: &Tar, session: &mut Session) -> Result<()> {
 }
 
 impl Tar {
+    /// How much there is to pack.
+    fn total(&self, place: &Located, directory: InodeNumber) -> TotalBytes {
+        let filesystem = &place.filesystem;
+        let members = self.members.iter().filter_map(|member| {
+            let path = in_directory(place, member.as_bytes());
+            let start = filesystem.resolve(&path, Follow::AllButLast).ok()?;
+            Some((filesystem.clone(), start))
+        });
+        let mut starts: Vec<_> = members.collect();
+        if self.members.is_empty() {
+            starts.push((filesystem.clone(), directory));
+        }
+        sizes_below(starts, Holes::LeftOut)
+    }
+}
+
+/// The path of a member that is named.
+fn in_directory(place: &Located, name: &[u8]) -> Vec<u8> {
+    join(&place.path, name.strip_prefix(b"/").unwrap_or(name))
+}
+
+impl Tar {
     /// Says what was packed: on standard error where standard output has the archive.
     fn tell(&self, session: &Session, files: u64) -> Result<()> {
         let mut fields = Map::new();
         fields.insert("files".to_owned(), files.into());
-        let Some(path) = &self.file else {
+        let Some(path) = self.file.as_deref().filter(|path| !is_standard(path)) else {
             let line = document::line(session.command(), fields.into());
             return Ok(io::stderr().write_all(line.as_bytes())?);
         };
@@ -127,7 +148,7 @@ impl Tar {
 
 struct Packer {
     filesystem: Filesystem,
-    writer: Writer<io::BufWriter<File>>,
+    writer: Writer<io::BufWriter<OutFile>>,
     /// The name under which a file with several names was packed first.
     links: HashMap<InodeNumber, Vec<u8>>,
     buffer: Buffer,
@@ -150,7 +171,7 @@ impl Packer {
         }
         for member in &args.members {
             let name = member.as_bytes();
-            let path = join(&place.path, name.strip_prefix(b"/").unwrap_or(name));
+            let path = in_directory(place, name);
             match self.filesystem.resolve(&path, Follow::AllButLast) {
                 Ok(start) => self.pack_tree(session, clean(name), &path, start)?,
                 Err(error) => session.report(&error),

@@ -15,6 +15,7 @@ use serde_json::Map;
 
 use super::operand::Operand;
 use super::options::SourceArgs;
+use super::out_file::is_standard;
 use super::progress::Progress;
 use super::session::Session;
 use super::target::{TargetPlace, Targets, WriteArgs};
@@ -75,7 +76,7 @@ pub(super) fn run(args: &TarIn, session: &mut Session) -> Result<()> {
 impl TarIn {
     /// The archive, with whatever compresses it taken off.
     fn input(&self) -> Result<Box<dyn Read>> {
-        let input: Box<dyn Read> = match &self.file {
+        let input: Box<dyn Read> = match self.file.as_deref().filter(|path| !is_standard(path)) {
             Some(path) => {
                 let file = File::open(path).map_err(|e| Error::from(e).in_file(path))?;
                 Box::new(file)

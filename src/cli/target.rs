@@ -9,6 +9,7 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use diskfs::vfs::glob::is_pattern;
 use diskfs::vfs::{Change, FsWrite, NewAttributes, Recorder, Remains, What};
 use diskfs::{
     Commits, Disk, Error, ErrorKind, Filesystem, Result, RootReserve, WritableFilesystem,
@@ -20,7 +21,7 @@ use super::options::SourceArgs;
 use super::session::{Output, Session, name_style, stdout};
 use super::show::json::{self as document, put_name};
 use super::show::mode;
-use super::show::name::NameStyle;
+use super::show::name::{NameStyle, text};
 
 /// What the mode of a new file loses: as for root in nearly all guests.
 pub(crate) const UMASK: u16 = 0o022;
@@ -107,7 +108,35 @@ impl TargetPlace {
 
     /// An error of the driver, with the image that it happened in.
     pub(crate) fn error(&self, error: diskfs::vfs::Error) -> Error {
-        self.filesystem.in_image(error)
+        let is_missing = error.kind() == diskfs::vfs::ErrorKind::NotFound;
+        let error = self.filesystem.in_image(error);
+        if is_missing && is_pattern(&self.path) && error.next_step().is_none() {
+            let image = text(self.image.as_encoded_bytes());
+            // A new name may have these characters.
+            return error.with_hint(format!(
+                "patterns are not expanded where files change: `diskfs find {image} -path '{}' -print0 \
+                 | xargs -0 diskfs COMMAND {image}`",
+                text(&self.path)
+            ));
+        }
+        error
+    }
+
+    /// An error of looking for the directory of a new file, with the way to make what is missing.
+    pub(crate) fn missing_parent(&self, error: diskfs::vfs::Error) -> Error {
+        let is_missing = error.kind() == diskfs::vfs::ErrorKind::NotFound;
+        let error = self.error(error);
+        if !is_missing || error.next_step().is_some() {
+            return error;
+        }
+        let names = self.path.trim_ascii_end().split(|&byte| byte == b'/');
+        let names: Vec<&[u8]> = names.filter(|name| !name.is_empty()).collect();
+        let parent = names.split_last().map_or(&[][..], |(_, above)| above);
+        let parent = text(&[b"/", parent.join(&b'/').as_slice()].concat());
+        let image = text(self.image.as_encoded_bytes());
+        error.with_hint(format!(
+            "make its directory first: `diskfs mkdir -p {image}:{parent}`"
+        ))
     }
 
     /// The same with another path.
@@ -179,7 +208,7 @@ impl<'a> Targets<'a> {
     ) -> Result<Vec<TargetPlace>> {
         let mut places = Vec::new();
         let mut image: Option<OsString> = None;
-        for operand in operands {
+        for (n, operand) in operands.iter().enumerate() {
             let place = match image.as_ref().filter(|_| operand.is_bare_path()) {
                 Some(image) => Place {
                     image: image.clone(),
@@ -189,6 +218,10 @@ impl<'a> Targets<'a> {
             };
             image = Some(place.image.clone());
             let Some(path) = place.path else {
+                // The image of the paths that follow, as from xargs.
+                if operands.get(n + 1).is_some_and(Operand::is_bare_path) {
+                    continue;
+                }
                 let reason = format!("{} is an image without a path", place.image.display());
                 return Err(Error::new(ErrorKind::Invalid, reason)
                     .with_hint("name the file in it, as in IMG:/etc/hosts"));

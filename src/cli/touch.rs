@@ -100,5 +100,5 @@ fn make(place: &TargetPlace) -> Result<InodeNumber> {
         let (dir, name) = resolve_parent(fs, &path)?;
         fs.create(dir, &name, NewKind::Regular, &new_file(0o666))
     });
-    made.map_err(|e| place.error(e.in_path(&place.path)))
+    made.map_err(|e| place.missing_parent(e.in_path(&place.path)))
 }

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use diskfs::Result;
 use diskfs::export::fuse::{Laziness, Unmounted, unmount};
+use diskfs::{Error, ErrorKind, Result};
 use serde_json::{Map, Value, json};
 
 use super::session::{Output, Session, stdout};
@@ -40,7 +40,11 @@ pub(super) fn run(args: &Umount, session: &mut Session) -> Result<()> {
         match unmount(mountpoint, laziness) {
             Ok(unmounted) => {
                 let free = unmounted == Unmounted::Completely;
-                if !free {
+                if !free && !args.lazy {
+                    let reason = "unmounted, but its server still runs; the image stays in use";
+                    let error = Error::new(ErrorKind::Locked, reason).in_file(mountpoint);
+                    session.report(&error.with_hint("`diskfs wait IMG` waits for it"));
+                } else if !free {
                     session.warn(&format!(
                         "{}: unmounted, but still served for those who use it; the image stays locked",
                         mountpoint.display()

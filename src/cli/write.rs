@@ -122,7 +122,7 @@ pub(super) fn regular_file(place: &TargetPlace, permissions: u16) -> Result<Inod
                 let (dir, name) = resolve_parent(fs, &path)?;
                 fs.create(dir, &name, NewKind::Regular, &new_file(permissions))
             });
-            return made.map_err(|e| place.error(e.in_path(&place.path)));
+            return made.map_err(|e| place.missing_parent(e.in_path(&place.path)));
         }
         found => found.map_err(|e| place.error(e))?,
     };

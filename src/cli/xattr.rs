@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
-use super::session::{Located, Output, Session, name_style, stdout};
+use super::session::{Output, Session, name_style, stdout};
 use super::show::json as document;
 use super::show::name::NameStyle;
 use super::target::{self, TargetPlace, WriteArgs};
@@ -174,13 +174,8 @@ pub(super) fn run(args: &Xattr, session: &mut Session) -> Result<()> {
     }
 }
 
-/// The one file that is named, to read.
-fn located(session: &mut Session, path: &Operand, source: &SourceArgs) -> Option<Located> {
-    session.places(std::slice::from_ref(path), source).pop()
-}
-
 fn list(args: &List, session: &mut Session) -> Result<()> {
-    let Some(place) = located(session, &args.path, &args.source) else {
+    let Some(place) = session.place(&args.path, &args.source) else {
         return Ok(());
     };
     let inode = place.filesystem.resolve(&place.path, args.link.follow())?;
@@ -202,7 +197,7 @@ fn list(args: &List, session: &mut Session) -> Result<()> {
 }
 
 fn get(args: &Get, session: &mut Session) -> Result<()> {
-    let Some(place) = located(session, &args.path, &args.source) else {
+    let Some(place) = session.place(&args.path, &args.source) else {
         return Ok(());
     };
     let inode = place.filesystem.resolve(&place.path, args.link.follow())?;

@@ -31,9 +31,13 @@ pub enum Applied {
 ///
 /// # Errors
 /// `NoSpace` before anything is written, where that can be seen; what writing answers.
-pub fn apply(changes: &[Change], target: &WritableFilesystem) -> Result<Applied> {
+pub fn apply(
+    changes: &[Change],
+    target: &WritableFilesystem,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Applied> {
     let room = check_room(changes, target.reader());
-    let applied = room.and_then(|()| write_all(changes, target));
+    let applied = room.and_then(|()| write_all(changes, target, progress));
     let applied = applied.and_then(|()| {
         let applied = if target.as_fs().is_in_parts() {
             Applied::InParts
@@ -51,10 +55,17 @@ pub fn apply(changes: &[Change], target: &WritableFilesystem) -> Result<Applied>
     })
 }
 
-fn write_all(changes: &[Change], target: &WritableFilesystem) -> Result<()> {
-    let writer = Writer {
+fn write_all(
+    changes: &[Change],
+    target: &WritableFilesystem,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<()> {
+    let total = changes.iter().map(contents_bytes);
+    let total = total.fold(0, u64::saturating_add);
+    let mut writer = Writer {
         fs: target.as_fs(),
         target,
+        told: &mut |bytes| progress(bytes, total),
     };
     // What is one more name of a file comes when all files are there.
     let (names, files): (Vec<&Change>, Vec<&Change>) = changes
@@ -87,19 +98,22 @@ pub(super) fn check_room(changes: &[Change], guest: &Filesystem) -> Result<()> {
 }
 
 fn needed_bytes(change: &Change) -> u64 {
-    let Some(after) = &change.after else {
+    if change.after.is_none() {
         return 0;
-    };
+    }
     let new = if change.before.is_none() {
         NEW_FILE_BYTES
     } else {
         0
     };
-    let contents = match &after.kind {
-        Kind::File(contents) => contents.size_bytes(),
+    new.saturating_add(contents_bytes(change))
+}
+
+fn contents_bytes(change: &Change) -> u64 {
+    match change.after.as_ref().map(|after| &after.kind) {
+        Some(Kind::File(contents)) => contents.size_bytes(),
         _ => 0,
-    };
-    new.saturating_add(contents)
+    }
 }
 
 /// The file that a path is to be one more name of.
@@ -113,11 +127,14 @@ fn first_name(change: &Change) -> Option<&str> {
 struct Writer<'a> {
     fs: &'a dyn FsWrite,
     target: &'a WritableFilesystem,
+    /// Told how many bytes of contents more were written.
+    told: &'a mut dyn FnMut(u64),
 }
 
 impl Writer<'_> {
-    fn write(&self, change: &Change) -> Result<()> {
-        let failed = |error: vfs::Error| self.target.in_image(error.in_path(&change.path));
+    fn write(&mut self, change: &Change) -> Result<()> {
+        let target = self.target;
+        let failed = |error: vfs::Error| target.in_image(error.in_path(&change.path));
         let path = change.path.as_bytes();
         match (&change.before, &change.after) {
             (Some(_), None) => self.remove(path).map_err(failed),
@@ -185,8 +202,9 @@ impl Writer<'_> {
         Ok(inode)
     }
 
-    fn change(&self, inode: InodeNumber, change: &Change, after: &Entry) -> Result<()> {
-        let failed = |error: vfs::Error| self.target.in_image(error.in_path(&change.path));
+    fn change(&mut self, inode: InodeNumber, change: &Change, after: &Entry) -> Result<()> {
+        let target = self.target;
+        let failed = |error: vfs::Error| target.in_image(error.in_path(&change.path));
         let has = |aspect| change.aspects.contains(&aspect);
         if has(Aspect::Contents) {
             self.fill(inode, after, change.path.as_bytes())?;
@@ -202,9 +220,10 @@ impl Writer<'_> {
     }
 
     /// Puts the contents into a regular file, which is nothing for what has none.
-    fn fill(&self, inode: InodeNumber, entry: &Entry, path: &[u8]) -> Result<()> {
-        let failed = |error: vfs::Error| self.target.in_image(error.in_path(path));
-        let told = &mut |_| {};
+    fn fill(&mut self, inode: InodeNumber, entry: &Entry, path: &[u8]) -> Result<()> {
+        let target = self.target;
+        let failed = |error: vfs::Error| target.in_image(error.in_path(path));
+        let told = &mut *self.told;
         match &entry.kind {
             Kind::File(Contents::Bytes(bytes)) => {
                 replace_contents(self.fs, inode, &mut &bytes[..], told).map_err(failed)?;

@@ -456,3 +456,28 @@ fn find_matches_regular_expressions_as_find_does() {
         assert_eq!(sorted(ours.bytes(), b""), theirs, "{expression:?}");
     }
 }
+
+#[test]
+fn df_takes_directories_and_lists() {
+    let demo = image("demo.qcow2");
+    let below = demo.directory().join("below");
+    std::fs::create_dir(&below).unwrap();
+    std::fs::copy(demo.path(), below.join("second.qcow2")).unwrap();
+    std::fs::write(demo.directory().join("notes"), [b'x'; 4096]).unwrap();
+    let images = |words: &[&str]| {
+        let json = diskfs(&demo, &[&["df", "--json"], words].concat()).json();
+        let filesystems = json["filesystems"].as_array().unwrap().clone();
+        let name = |row: &serde_json::Value| text_of(&row["image"]).to_owned();
+        let mut names: Vec<String> = filesystems.iter().map(name).collect();
+        names.dedup();
+        names
+    };
+    assert_eq!(images(&["."]), ["./below/second.qcow2", "./demo.qcow2"]);
+    assert_eq!(
+        images(&["demo.qcow2", "below"]),
+        ["demo.qcow2", "below/second.qcow2"]
+    );
+    std::fs::write(demo.directory().join("list"), "demo.qcow2\n\n").unwrap();
+    assert_eq!(images(&["--fleet", "list"]), ["demo.qcow2"]);
+    assert_eq!(images(&["--fleet", "below"]), ["below/second.qcow2"]);
+}

@@ -1,5 +1,6 @@
 //! The `diskfs` program as its users run it: output, exit codes, files that it writes.
 
+mod between;
 mod changing;
 mod deploy;
 mod diff;
@@ -22,12 +23,14 @@ mod memory;
 mod mkfs;
 mod newcomer;
 mod program;
+mod progress;
 mod room;
 mod schemas;
 mod systems;
 mod taking_out;
 mod uefi;
 mod volumes;
+mod words;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -64,6 +64,12 @@ fn every_command_has_help_and_a_page() {
     );
     let plans = std::fs::read_to_string(directory.path().join("man5/diskfs-plan.5")).unwrap();
     assert!(plans.contains("hostname: TEXT"), "{plans}");
+    #[cfg(feature = "fuse")]
+    for name in ["mount.diskfs", "mount.fuse.diskfs", "umount.fuse.diskfs"] {
+        let page = directory.path().join("man8").join(format!("{name}.8"));
+        let page = std::fs::read_to_string(page).unwrap();
+        assert!(page.contains("mount.diskfs"), "{page}");
+    }
 }
 
 #[test]
@@ -76,6 +82,68 @@ fn completions_for_each_shell() {
             "{shell}"
         );
     }
+}
+
+#[test]
+fn completions_offer_what_images_hold() {
+    let demo = image("demo.qcow2");
+    let offered = |shell: &str, line: &str| {
+        let run = diskfs_in(demo.directory(), &["complete", shell, "--", line]);
+        run.text().lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        offered("zsh", "diskfs cat demo.qcow2:/etc/hostn"),
+        ["demo.qcow2:/etc/hostname"]
+    );
+    assert_eq!(offered("bash", "diskfs ls -l demo.qcow2:/et"), ["/etc/"]);
+    assert_eq!(
+        offered("fish", "diskfs ls demo.qcow2 --volume=p"),
+        ["--volume=p1", "--volume=p14", "--volume=p15"]
+    );
+    assert_eq!(
+        offered("zsh", "diskfs ls demo.qcow2 --volume p1"),
+        ["p1", "p14", "p15"]
+    );
+    assert_eq!(
+        offered("zsh", "diskfs deploy --describe hostn"),
+        ["hostname"]
+    );
+    let nothing: [&str; 0] = [];
+    for line in [
+        "diskfs ls ",
+        "diskfs l",
+        "diskfs cat none:/e",
+        "diskfs cp -",
+        "",
+    ] {
+        assert_eq!(offered("zsh", line), nothing, "{line}");
+    }
+    let snapshots = image("qcow2-snapshots.qcow2");
+    let line = "diskfs ls qcow2-snapshots.qcow2 --snapshot ";
+    let run = diskfs_in(snapshots.directory(), &["complete", "zsh", "--", line]);
+    assert!(!run.text().is_empty());
+}
+
+/// As bash asks it, whose words end at colons.
+#[test]
+fn bash_completes_a_path_in_an_image() {
+    let Some(()) = diskfs_fixtures::require("bash") else {
+        return;
+    };
+    let demo = image("demo.qcow2");
+    let script = r#"source <("$1" completions bash)
+        COMP_WORDS=("$1" cat demo.qcow2 : /etc/hostn) COMP_CWORD=4
+        COMP_LINE="diskfs cat demo.qcow2:/etc/hostn" COMP_POINT=${#COMP_LINE}
+        _diskfs_asked diskfs /etc/hostn : 2>/dev/null; echo "${COMPREPLY[@]}"
+        COMP_WORDS=("$1" snap) COMP_CWORD=1 COMP_LINE="diskfs snap" COMP_POINT=11
+        _diskfs_asked diskfs snap diskfs 2>/dev/null; echo "${COMPREPLY[@]}""#;
+    let output = std::process::Command::new("bash")
+        .args(["-c", script, "bash", crate::DISKFS])
+        .current_dir(demo.directory())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.starts_with("/etc/hostname\n"), "{text} {output:?}");
 }
 
 #[test]
@@ -119,4 +187,23 @@ fn progress_is_told_to_programs() {
         last["progress"]["bytes"].as_u64().unwrap() > 200_000,
         "{last}"
     );
+}
+
+#[test]
+fn short_help_shows_what_is_a_commands_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let help = |words: &[&str]| diskfs_in(directory.path(), words).text();
+    for command in ["cp", "mount", "tar", "deploy", "commit"] {
+        let (short, long) = (help(&[command, "-h"]), help(&[command, "--help"]));
+        for common in ["--force-share", "--allow-backing"] {
+            assert!(!short.contains(common), "{command}: {short}");
+            assert!(long.contains(common), "{command}: {long}");
+        }
+        assert!(short.contains("More with --help"), "{short}");
+        assert!(!long.contains("More with --help"), "{long}");
+        assert!(short.contains("Examples:") || short.contains("Example:"));
+        let own = long.find("\nOptions:").unwrap();
+        assert!(own < long.find("Image options:").unwrap(), "{long}");
+    }
+    assert!(help(&["cp", "-h"]).contains("--no-clobber"));
 }

@@ -5,6 +5,7 @@ mod commands;
 mod durability;
 mod fixtures;
 mod guest;
+mod helper;
 mod killed;
 mod lifetime;
 mod linux;

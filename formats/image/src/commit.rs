@@ -11,6 +11,7 @@ use crate::create::{
 };
 use crate::description::Description;
 use crate::lock::lock_for_writing;
+use crate::map::MapEntry;
 use crate::numbers::to_usize;
 use crate::qcow2::base_record;
 use crate::{Image, OpenOptions, Share, WritableImage, create};
@@ -39,7 +40,7 @@ pub struct Committed {
 
 /// Writes what the overlay at `path` holds into its backing file, and empties it when all of that is
 /// durable: at every moment the overlay shows the same disk. Tells `progress` how many bytes more
-/// were written.
+/// were written, and how many there are in all.
 ///
 /// # Errors
 /// As [`WritableImage::open`] of both; [`Invalid`](diskfs_block::ErrorKind::Invalid) without a
@@ -48,7 +49,7 @@ pub fn commit(
     path: &Path,
     overlay: Overlay,
     options: &OpenOptions,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Committed> {
     // The chain is read without locks, as its second file is about to be written to by us.
     let locked = File::open_read_write(path)?;
@@ -102,16 +103,16 @@ pub fn commit(
 pub(crate) fn copy(
     image: &Image,
     to: &dyn BlockWrite,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64, u64),
 ) -> Result<u64> {
     let device = image.device();
     let mut buffer = vec![0; to_usize(PIECE_BYTES)];
     let mut bytes = 0_u64;
-    for run in image.map() {
+    let total = own_runs(image).try_fold(0_u64, |sum, run| {
+        run.map(|run| sum.saturating_add(run.len_bytes))
+    })?;
+    for run in own_runs(image) {
         let run = run?;
-        if run.depth > 0 || !run.present {
-            continue;
-        }
         let end = run.start.saturating_add(run.len_bytes);
         let mut at = run.start;
         while at < end {
@@ -125,11 +126,18 @@ pub(crate) fn copy(
             }
             at = at.saturating_add(len);
             bytes = bytes.saturating_add(len);
-            progress(len);
+            progress(len, total);
         }
     }
     to.flush()?;
     Ok(bytes)
+}
+
+/// The runs that the top of the chain itself holds.
+fn own_runs(image: &Image) -> impl Iterator<Item = Result<MapEntry>> {
+    image
+        .map()
+        .filter(|run| !matches!(run, Ok(run) if run.depth > 0 || !run.present))
 }
 
 /// Puts an empty overlay of the same form in place of this one. Returns whether it could.

@@ -48,7 +48,7 @@ pub enum Contents {
 }
 
 /// Has the overlay at `path` name `base` as its backing file, or none. Tells `progress` how many
-/// bytes more of the disk were compared.
+/// bytes more of the disk were compared, and how many there are in all.
 ///
 /// With [`Contents::Kept`] the disk is the same at every moment, and what was written is durable
 /// before the name changes. Returns how many bytes were written, zeroes among them; whole clusters of
@@ -61,7 +61,7 @@ pub fn rebase(
     base: Option<&NewBase>,
     contents: Contents,
     options: &OpenOptions,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64, u64),
 ) -> Result<u64> {
     let written = match contents {
         Contents::Kept => {
@@ -97,7 +97,7 @@ pub(crate) fn keep_contents(
     path: &Path,
     base: Option<&NewBase>,
     options: &OpenOptions,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64, u64),
 ) -> Result<u64> {
     if image.description().qcow2.is_none() {
         return Err(Error::unsupported("only qcow2 images have backing files").in_file(path));
@@ -116,11 +116,13 @@ pub(crate) fn keep_contents(
         unit_bytes: to_usize(unit_bytes(image.description())),
         written: 0,
     };
+    let total = bytes_from_behind(&image, new.is_none())?;
+    let told = &mut |bytes| progress(bytes, total);
     let mut at = 0;
     while at < image.device().size_bytes() {
         let (runs, end) = runs_from_behind(&image, at, new.is_none())?;
         for run in runs {
-            comparison.run(run, progress)?;
+            comparison.run(run, told)?;
         }
         at = end;
     }
@@ -137,6 +139,18 @@ fn unit_bytes(description: &Description) -> u64 {
         None => 0,
     };
     unit.max(UNIT_MIN_BYTES)
+}
+
+/// How much of the disk is not the image's own.
+fn bytes_from_behind(image: &WritableImage, may_be_zero: bool) -> Result<u64> {
+    let (mut at, mut total) = (0, 0_u64);
+    while at < image.device().size_bytes() {
+        let (runs, end) = runs_from_behind(image, at, may_be_zero)?;
+        let bytes = runs.iter().map(|run| run.end.saturating_sub(run.start));
+        total = bytes.fold(total, u64::saturating_add);
+        at = end;
+    }
+    Ok(total)
 }
 
 /// The next runs from byte `at` on that the overlay does not have itself, without those that read as

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use diskfs_block::{Error, Result};
@@ -35,17 +35,40 @@ pub struct ImageSpec {
     pub backing_format: Option<Format>,
 }
 
+/// What to do with an image that another machine has.
+const REMOTE_HINT: &str = "download it first; or make it a local file: `nbdfuse FILE nbd://HOST/NAME` does \
+                           so with an NBD export, and nbdkit's plugins curl and ssh serve others as one";
+
+/// The scheme of a path as programs spell it that read from other machines: `https://...`.
+fn remote_scheme(path: &[u8]) -> Option<&str> {
+    let end = path.windows(3).position(|at| at == b"://")?;
+    let scheme = std::str::from_utf8(path.get(..end)?).ok()?;
+    let mut letters = scheme.bytes();
+    let is_scheme = letters
+        .next()
+        .is_some_and(|first| first.is_ascii_alphabetic())
+        && letters.all(|byte| byte.is_ascii_alphanumeric() || byte == b'+');
+    is_scheme.then_some(scheme)
+}
+
 impl ImageSpec {
     /// Parses what the command line gave, which need not be UTF-8.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](diskfs_block::ErrorKind::Invalid) for an unknown option;
-    /// [`ErrorKind::Unsupported`](diskfs_block::ErrorKind::Unsupported) for an unknown format.
+    /// [`ErrorKind::Unsupported`](diskfs_block::ErrorKind::Unsupported) for an unknown format, and for
+    /// an image on another machine (`https://...`).
     pub fn parse(spec: &OsStr) -> Result<Self> {
         let mut parts = split_at_commas(spec.as_bytes()).into_iter();
         let path = parts.next().unwrap_or_default();
         if path.is_empty() {
             return Err(Error::invalid("no file is named"));
+        }
+        if let Some(scheme) = remote_scheme(&path) {
+            let reason = format!("images on other machines are not read: {scheme}://");
+            return Err(Error::unsupported(reason)
+                .in_file(Path::new(OsStr::from_bytes(&path)))
+                .hint(REMOTE_HINT));
         }
         let mut parsed = Self {
             path: PathBuf::from(OsStr::from_bytes(&path)),

@@ -1,6 +1,9 @@
 //! Patterns as `find -name` takes them.
 
+mod expand;
+
 use crate::{Error, ErrorKind, Result};
+pub use expand::{expand, is_pattern};
 
 /// The longest pattern, in bytes: as long as a path may be. It bounds the work of one match.
 const PATTERN_MAX_BYTES: usize = crate::path::PATH_MAX_BYTES;

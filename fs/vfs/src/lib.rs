@@ -45,7 +45,7 @@ pub mod testing;
 mod walk;
 mod write_file;
 
-pub use copy_in::copy_in;
+pub use copy_in::{copy_in, copy_within};
 pub use copy_out::copy_out;
 pub use error::{Error, ErrorKind, Result};
 pub use fs::{

@@ -1,18 +1,21 @@
-//! From the host, into an image.
+//! Into an image, from the host or from an image.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::PathBuf;
 
-use diskfs::vfs::copy_in::{CopyInOptions, CopyTo, copy_in};
+use diskfs::image::ImageSpec;
+use diskfs::vfs::copy_in::{CopyFrom, CopyInOptions, CopyTo, copy_in, copy_within};
 use diskfs::vfs::copy_out::{Existing, Summary};
 use diskfs::vfs::{self, Follow, InodeNumber, follow_last, resolve, resolve_parent};
-use diskfs::{Error, ErrorKind, Result};
+use diskfs::{Error, ErrorKind, Filesystem, Result};
 
 use super::{Cp, Total, count, is_in_image, report};
 use crate::cli::into_dir::{Destination, base_name};
 use crate::cli::operand::Operand;
-use crate::cli::progress::Progress;
-use crate::cli::session::Session;
+use crate::cli::progress::{self, Holes, Progress, size_on_host, sizes_below};
+use crate::cli::session::{Session, expanded};
 use crate::cli::target::{TargetPlace, Targets, UMASK};
 
 pub(super) fn run(
@@ -21,50 +24,166 @@ pub(super) fn run(
     sources: &[Operand],
     destination: &Operand,
 ) -> Result<()> {
-    refuse_images(sources)?;
     let mut targets = Targets::new(&args.source, &args.write);
     if !args.is_recursive() && sources.len() == 1 {
         targets = targets.in_one_transaction();
     }
     let mut total = Total::default();
-    if let Some(place) = targets.place(session, destination)?
-        && let Err(error) = copy_all(args, session, sources, (place, &mut total))
-    {
-        session.report(&error);
+    if let Some(place) = targets.place(session, destination)? {
+        let found = find_all(args, session, (sources, &place), &mut targets)?;
+        if let Err(error) = copy_all(args, session, &found, (place, &mut total)) {
+            session.report(&error);
+        }
     }
     total.warn(session);
     targets.finish(session, total.json())
 }
 
-fn refuse_images(sources: &[Operand]) -> Result<()> {
-    match sources.iter().find(|source| is_in_image(source)) {
-        None => Ok(()),
-        Some(source) => {
-            let reason = "copying from image to image is not done yet";
-            Err(Error::new(ErrorKind::Unsupported, reason)
-                .in_file(source.as_os_str())
-                .with_hint("copy it out with `diskfs cp -a`, and then in"))
+/// What is copied.
+enum Source {
+    /// A path of the host.
+    Host(PathBuf),
+    /// A path of an image.
+    Guest {
+        filesystem: Filesystem,
+        path: Vec<u8>,
+        /// Whether the copy goes into the same filesystem.
+        same: bool,
+    },
+}
+
+/// Opens the images that sources are in; what can't be opened is told and left out. A path alone
+/// behind a source in an image is of that image.
+fn find_all(
+    args: &Cp,
+    session: &mut Session,
+    (sources, destination): (&[Operand], &TargetPlace),
+    targets: &mut Targets<'_>,
+) -> Result<Vec<Source>> {
+    let mut found = Vec::new();
+    let mut image: Option<OsString> = None;
+    for source in sources {
+        let place = match &image {
+            Some(image) if source.is_bare_path() => Operand::at(image, source.as_os_str()),
+            _ => source.clone(),
+        };
+        if !is_in_image(&place) {
+            image = None;
+            found.push(Source::Host(source.as_os_str().into()));
+            continue;
         }
+        let named = place.split().image;
+        // An image is open once: for writing, if it is copied into.
+        if is_same_image(&named, &destination.image) {
+            let path = place.split().path.unwrap_or_default();
+            let place = Operand::at(&destination.image, OsStr::from_bytes(&path));
+            let there = targets.place(session, &place)?;
+            if let Some(there) = there {
+                let filesystem = there.reader();
+                let paths = expanded(filesystem, there.path.clone())?;
+                found.extend(paths.into_iter().map(|path| Source::Guest {
+                    filesystem: filesystem.clone(),
+                    path,
+                    same: true,
+                }));
+            }
+        } else {
+            let places = session.places(std::slice::from_ref(&place), &args.source);
+            found.extend(places.into_iter().map(|place| Source::Guest {
+                filesystem: place.filesystem,
+                path: place.path,
+                same: false,
+            }));
+        }
+        image = Some(named);
+    }
+    Ok(found)
+}
+
+/// Whether two images as they are typed are one file, in the same state.
+fn is_same_image(one: &OsStr, other: &OsStr) -> bool {
+    let spec = |image: &OsStr| {
+        let spec = ImageSpec::parse(image).ok()?;
+        Some((spec.path.canonicalize().ok()?, spec.snapshot))
+    };
+    one == other || spec(one).is_some_and(|one| Some(one) == spec(other))
+}
+
+impl Source {
+    /// The path, as errors tell it.
+    fn path(&self) -> &[u8] {
+        match self {
+            Self::Host(path) => path.as_os_str().as_bytes(),
+            Self::Guest { path, .. } => path,
+        }
+    }
+
+    /// An error of a file of the source, by its path within the copy.
+    fn told(&self, error: vfs::Error) -> Error {
+        let error = error.below(self.path());
+        match self {
+            Self::Host(_) => error.into(),
+            Self::Guest { filesystem, .. } => filesystem.in_image(error),
+        }
+    }
+
+    fn copy(
+        &self,
+        args: &Cp,
+        place: &TargetPlace,
+        to: CopyTo<'_>,
+        options: &CopyInOptions,
+        progress: &mut dyn FnMut(&[u8], &Summary),
+    ) -> Result<Summary> {
+        let copied = match self {
+            Self::Host(path) => copy_in(place.fs(), path, to, options, progress),
+            Self::Guest {
+                filesystem,
+                path,
+                same,
+            } => {
+                let source = CopyFrom {
+                    fs: filesystem.as_fs(),
+                    inode: super::out::source(args, filesystem, path)?,
+                    same: *same,
+                };
+                copy_within(place.fs(), source, to, options, progress)
+            }
+        };
+        copied.map_err(|error| self.told(error))
+    }
+
+    fn check_recursive(&self, args: &Cp) -> Result<()> {
+        let Self::Host(path) = self else {
+            return Ok(()); // As it is opened.
+        };
+        let metadata = path.metadata().or_else(|_| path.symlink_metadata());
+        let metadata = metadata.map_err(|e| Error::from(e).in_file(path))?;
+        if metadata.is_dir() && !args.is_recursive() {
+            let error = Error::new(ErrorKind::IsADirectory, "is a directory").in_file(path);
+            return Err(error.with_hint("give -r to copy it with what is in it"));
+        }
+        Ok(())
     }
 }
 
 fn copy_all(
     args: &Cp,
     session: &mut Session,
-    sources: &[Operand],
+    sources: &[Source],
     (place, total): (TargetPlace, &mut Total),
 ) -> Result<()> {
     let as_name = args.no_target_directory.into();
-    let destination = Destination::find(place, sources.len(), as_name)?;
+    // One that could not be opened was told, and counts all the same.
+    let count = sources.len().max(args.operands.len().saturating_sub(1));
+    let destination = Destination::find(place, count, as_name)?;
     let options = options(args, &destination);
-    let mut progress = Progress::new(session.progress(), None);
+    let mut progress = Progress::new(session.progress(), size(args, sources));
     for source in sources {
-        let source = Path::new(source.as_os_str());
         match copy(args, source, (&destination, &options), &mut progress) {
             Ok(summary) => {
                 total.add(&summary);
-                let place = source.as_os_str().as_encoded_bytes();
-                report(session, summary, |error| told(error, place));
+                report(session, summary, |error| source.told(error));
             }
             Err(error) => session.report(&error),
         }
@@ -76,9 +195,31 @@ fn copy_all(
     Ok(())
 }
 
-/// An error of a file of the source.
-fn told(error: vfs::Error, source: &[u8]) -> Error {
-    error.below(source).into()
+/// How much there is to copy, where all of it comes from the host or all from images.
+fn size(args: &Cp, sources: &[Source]) -> progress::TotalBytes {
+    let host = sources.iter().map(|source| match source {
+        Source::Host(path) => Some(path.clone()),
+        Source::Guest { .. } => None,
+    });
+    if let Some(paths) = host.collect::<Option<Vec<_>>>() {
+        return size_on_host(paths);
+    }
+    let guest = sources.iter().map(|source| match source {
+        // What is written into a filesystem meanwhile is not counted at the same time.
+        Source::Guest {
+            filesystem,
+            path,
+            same: false,
+        } => Some((
+            filesystem.clone(),
+            filesystem.resolve(path, args.follow()).ok()?,
+        )),
+        _ => None,
+    });
+    let guest = guest.collect::<Option<Vec<_>>>();
+    guest.map_or(progress::TotalBytes::Unknown, |starts| {
+        sizes_below(starts, Holes::LeftOut)
+    })
 }
 
 fn options(args: &Cp, destination: &Destination) -> CopyInOptions {
@@ -92,11 +233,7 @@ fn options(args: &Cp, destination: &Destination) -> CopyInOptions {
         } else {
             Existing::Replace
         },
-        source_link: if args.is_recursive() {
-            Follow::AllButLast
-        } else {
-            Follow::All
-        },
+        source_link: args.follow(),
         refused: image.map_or(Vec::new(), |image| vec![(image.dev(), image.ino())]),
         ..CopyInOptions::default()
     }
@@ -105,38 +242,29 @@ fn options(args: &Cp, destination: &Destination) -> CopyInOptions {
 /// Copies one source to where it goes.
 fn copy(
     args: &Cp,
-    source: &Path,
+    source: &Source,
     (destination, options): (&Destination, &CopyInOptions),
     progress: &mut Progress,
 ) -> Result<Summary> {
-    let metadata = source.metadata().or_else(|_| source.symlink_metadata());
-    let is_directory = metadata
-        .map_err(|e| Error::from(e).in_file(source))?
-        .is_dir();
-    if is_directory && !args.is_recursive() {
-        let error = Error::new(ErrorKind::IsADirectory, "is a directory").in_file(source);
-        return Err(error.with_hint("give -r to copy it with what is in it"));
-    }
+    source.check_recursive(args)?;
     let (files, bytes) = progress.done();
     let on_progress = &mut |_: &[u8], summary: &Summary| {
         progress.set(files + count(summary), bytes + summary.bytes);
     };
-    let bytes_of_source = source.as_os_str().as_encoded_bytes();
-    let copied = match (destination, base_name(bytes_of_source)) {
+    match (destination, base_name(source.path())) {
         // `.` and the like have no name: what is in them goes into the directory itself.
         (Destination::Directory(place), None) => {
             let into = place.reader().resolve(&place.path, Follow::All)?;
-            let to = CopyTo::Directory(into);
-            copy_in(place.fs(), source, to, options, on_progress)
+            source.copy(args, place, CopyTo::Directory(into), options, on_progress)
         }
         (destination, name) => {
             let place = destination.for_name(name.unwrap_or_default());
-            let (dir, name) = name_of(&place, args.is_recursive()).map_err(|e| place.error(e))?;
+            let (dir, name) =
+                name_of(&place, args.is_recursive()).map_err(|e| place.missing_parent(e))?;
             let to = CopyTo::Name(dir, &name);
-            copy_in(place.fs(), source, to, options, on_progress)
+            source.copy(args, &place, to, options, on_progress)
         }
-    };
-    copied.map_err(|e| told(e, bytes_of_source))
+    }
 }
 
 /// The directory and the name that a copy goes to: without -r through a symlink that leads to a

@@ -5,6 +5,7 @@ mod out;
 
 use clap::Args;
 
+use diskfs::vfs::Follow;
 use diskfs::vfs::copy_out::{Preserve, Summary};
 use diskfs::{Error, ErrorKind, Result};
 use serde_json::{Map, Value};
@@ -14,21 +15,23 @@ use super::options::SourceArgs;
 use super::session::Session;
 use super::target::WriteArgs;
 
-/// Copy files out of an image, or into one
+/// Copy files out of an image, into one, or from one to another
 #[derive(Debug, Args)]
 #[command(
     after_help = "Holes stay holes, and hard links within one copy stay links. A symlink is copied as one with -r,
 and followed without; those of an image are followed within the image. Nothing is written outside of
 DEST. (-p is the partition here, as everywhere; for what it is in cp(1), give --preserve.)
 
-Into an image, new files belong to root unless owners are kept. A regular file that is there gets
-new contents, and keeps its owner, mode and attributes as far as they are not kept from the source.
+Into an image, from the host or from an image (the same one, too), new files belong to root unless
+owners are kept. A regular file that is there gets new contents, and keeps its owner, mode and
+attributes as far as they are not kept from the source.
 
 Examples:
   diskfs cp disk.qcow2:/etc/fstab .
   diskfs cp -a disk.qcow2:/var/log ./log
   diskfs cp disk.qcow2:/etc/hosts /etc/hostname /tmp/guest/
   diskfs cp -a ./site disk.qcow2:/srv/www
+  diskfs cp -a before.qcow2:/home/me after.qcow2:/home/
   diskfs cp --dry-run fstab disk.qcow2:/etc/fstab"
 )]
 #[expect(
@@ -79,6 +82,7 @@ struct Total {
 
 pub(super) fn run(args: &Cp, session: &mut Session) -> Result<()> {
     let (destination, sources) = with_destination(&args.operands, "DEST")?;
+    destination.refuse_remote()?;
     if is_in_image(destination) {
         return into::run(args, session, sources, destination);
     }
@@ -98,6 +102,15 @@ fn is_in_image(operand: &Operand) -> bool {
 impl Cp {
     fn is_recursive(&self) -> bool {
         self.recursive || self.archive
+    }
+
+    /// Whether a symlink that is the source is followed.
+    fn follow(&self) -> Follow {
+        if self.is_recursive() {
+            Follow::AllButLast
+        } else {
+            Follow::All
+        }
     }
 
     fn preserved(&self) -> Preserve {

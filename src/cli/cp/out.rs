@@ -6,13 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use diskfs::vfs::copy_out::{CopyOptions, Existing, OnError, Summary, copy_out};
-use diskfs::vfs::{self, Follow, InodeNumber};
+use diskfs::vfs::{self, InodeNumber};
 use diskfs::{Error, ErrorKind, Filesystem, Result};
 
 use super::{Cp, Total, count, report};
 use crate::cli::into_dir::base_name;
 use crate::cli::operand::Operand;
-use crate::cli::progress::Progress;
+use crate::cli::progress::{Holes, Progress, TotalBytes, sizes_below};
 use crate::cli::session::{Located, Output, Session, stdout};
 use crate::cli::show::json as document;
 
@@ -28,7 +28,7 @@ pub(super) fn run(
         let reason = "several files go into a directory, and this is none";
         return Err(Error::new(ErrorKind::NotADirectory, reason).in_file(&destination));
     }
-    let mut progress = Progress::new(session.progress(), None);
+    let mut progress = Progress::new(session.progress(), total(args, &places));
     let mut total = Total::default();
     for place in &places {
         match copy(args, place, &destination, &mut progress) {
@@ -51,10 +51,20 @@ pub(super) fn run(
     Ok(())
 }
 
+/// How much there is to copy.
+fn total(args: &Cp, places: &[Located]) -> TotalBytes {
+    let found = places.iter().filter_map(|place| {
+        let filesystem = place.filesystem.clone();
+        let start = filesystem.resolve(&place.path, args.follow()).ok()?;
+        Some((filesystem, start))
+    });
+    sizes_below(found.collect(), Holes::LeftOut)
+}
+
 /// Copies one source to where it goes.
 fn copy(args: &Cp, place: &Located, to: &Path, progress: &mut Progress) -> Result<Summary> {
     let filesystem = &place.filesystem;
-    let source = source(filesystem, &place.path, args.is_recursive())?;
+    let source = source(args, filesystem, &place.path)?;
     let into = !args.no_target_directory && to.is_dir();
     let destination = match base_name(&place.path) {
         // The image's root has no name: what is in it goes into the directory itself.
@@ -79,15 +89,11 @@ fn copy(args: &Cp, place: &Located, to: &Path, progress: &mut Progress) -> Resul
         .map_err(|e| filesystem.in_image(e.below(&place.path)))
 }
 
-fn source(filesystem: &Filesystem, path: &[u8], recursive: bool) -> Result<InodeNumber> {
-    let follow = if recursive {
-        Follow::AllButLast
-    } else {
-        Follow::All
-    };
-    let inode = filesystem.resolve(path, follow)?;
+/// The file that is meant, which is no directory without -r.
+pub(super) fn source(args: &Cp, filesystem: &Filesystem, path: &[u8]) -> Result<InodeNumber> {
+    let inode = filesystem.resolve(path, args.follow())?;
     let metadata = filesystem.as_fs().metadata(inode);
-    if metadata.map_err(|e| filesystem.in_image(e))?.is_dir() && !recursive {
+    if metadata.map_err(|e| filesystem.in_image(e))?.is_dir() && !args.is_recursive() {
         let error = vfs::Error::from(vfs::ErrorKind::IsADirectory).in_path(path);
         return Err(filesystem.in_image(error.hint("give -r to copy it with what is in it")));
     }

@@ -20,6 +20,7 @@ use diskfs::{Error, ErrorKind, Result};
 
 use super::Deploy;
 use crate::cli::fleet;
+use crate::cli::out_file::is_standard;
 use crate::cli::session::{Session, stdout};
 
 /// A line longer than this is no job.
@@ -131,7 +132,7 @@ fn deploy(args: &Deploy, common: &Plan, job: &Job) -> Result<Value> {
 /// All jobs, so that what is none is found before anything is done.
 fn read(path: &Path) -> Result<Vec<Job>> {
     let in_file = |error: io::Error| Error::from(error).in_file(path);
-    if path == Path::new("-") {
+    if is_standard(path) {
         return parse(io::stdin().lock(), path);
     }
     parse(BufReader::new(File::open(path).map_err(in_file)?), path)

@@ -126,6 +126,13 @@ fn schema() -> Result<Value> {
         .map_err(|error| Error::new(ErrorKind::Invalid, format!("the schema of plans: {error}")))
 }
 
+/// The names of all steps.
+pub(in crate::cli) fn names() -> Vec<Vec<u8>> {
+    let schema = schema().unwrap_or_default();
+    let names = steps(&schema).into_iter();
+    names.map(|(name, _)| name.into()).collect()
+}
+
 /// Each step's name, and what its key holds.
 fn steps(schema: &Value) -> Vec<(&str, &Value)> {
     let all = schema

@@ -272,7 +272,7 @@ impl Parser {
             b"-inum" => Test::Inode(self.number(word)?),
             b"-perm" | b"-mode" => Test::Permissions(Permissions::parse(&self.argument(word)?)?),
             b"-xattr" => Test::Xattr(pattern(self, Case::Sensitive)?),
-            _ => return Err(unknown(word)),
+            _ => return Err(elsewhere(name).unwrap_or_else(|| unknown(word))),
         })
     }
 
@@ -316,6 +316,23 @@ pub(super) fn usage(reason: String) -> Error {
     Error::new(ErrorKind::Invalid, reason).with_hint("see `diskfs find --help`")
 }
 
+/// The error for an action of find(1) that another command does here.
+fn elsewhere(name: &[u8]) -> Option<Error> {
+    let hint = match name {
+        b"-delete" => "pipe the names on: `diskfs find IMG ... -print0 | xargs -0 diskfs rm IMG`",
+        b"-exec" | b"-execdir" | b"-ok" | b"-okdir" => {
+            "pipe the names on: `diskfs find IMG ... -print0 | xargs -0 diskfs cat IMG` (or rm, \
+             chmod, chown, cp, grep); `diskfs mount` is for other programs"
+        }
+        b"-fprint" | b"-fprint0" | b"-fprintf" | b"-fls" => {
+            "redirect the output: `diskfs find IMG ... -print > FILE`"
+        }
+        _ => return None,
+    };
+    let reason = format!("find prints names only: no `{}`", shown(name));
+    Some(Error::new(ErrorKind::Invalid, reason).with_hint(hint))
+}
+
 fn unknown(word: &[u8]) -> Error {
     let reason = format!("find does not know `{}`", shown(word));
     let hint = "options of diskfs itself (--volume, --json) stand before the first test";
@@ -349,6 +366,18 @@ mod tests {
             "-path /proc -prune -o -printf %p\\n",
         ] {
             assert!(parse(words).is_ok(), "{words}");
+        }
+    }
+
+    #[test]
+    fn what_others_do_is_answered_with_the_command() {
+        for (words, command) in [
+            ("-name *.gz -delete", "xargs -0 diskfs rm IMG"),
+            ("-exec cat {} ;", "xargs -0 diskfs cat IMG"),
+            ("-fprint names", "> FILE"),
+        ] {
+            let error = parse(words).unwrap_err();
+            assert!(error.next_step().unwrap().contains(command), "{error}");
         }
     }
 

@@ -67,10 +67,7 @@ pub(super) struct Find {
 pub(super) fn run(args: &Find, session: &mut Session) -> Result<()> {
     let words = args.expression.iter().cloned().map(OsString::into_vec);
     let parsed = Expression::parse(words.collect())?;
-    let Some(place) = session
-        .places(std::slice::from_ref(&args.start), &args.source)
-        .pop()
-    else {
+    let Some(place) = session.place(&args.start, &args.source) else {
         return Ok(());
     };
     let context = test::Context::new(&place.filesystem, time::now_seconds());

@@ -4,7 +4,7 @@
 //! the order of the images. A broken image stops nothing.
 
 use std::collections::HashSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -12,19 +12,24 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use diskfs::{Error, Result};
+use diskfs::{Error, ErrorKind, Result};
 
 use super::{Inspect, guests, json};
 use crate::cli::fleet;
+use crate::cli::out_file::is_standard;
 use crate::cli::session::{Session, stdout};
 
-/// No image of a guest is smaller: a sector.
-const SMALLEST_BYTES: u64 = 512;
-
 pub(super) fn run(args: &Inspect, images: &Path, session: &mut Session) -> Result<()> {
-    let mut images = listed(images)?;
+    let mut images = fleet::listed(images)?;
     let mut out: Box<dyn Write> = match &args.output {
         None => Box::new(stdout()?),
+        Some(path) if is_standard(path) => {
+            if args.resume {
+                let reason = "standard output is not read: --resume needs a file";
+                return Err(Error::new(ErrorKind::Invalid, reason));
+            }
+            Box::new(stdout()?)
+        }
         Some(path) => {
             let (file, done) =
                 open_output(path, args.resume).map_err(|error| Error::from(error).in_file(path))?;
@@ -59,45 +64,6 @@ fn line(image: &Path, looked: std::result::Result<Value, Value>) -> Value {
         }
     }
     Value::Object(line)
-}
-
-/// The images of a directory, with those below it, by name; or those of a list.
-fn listed(images: &Path) -> Result<Vec<PathBuf>> {
-    let in_file = |error: io::Error| Error::from(error).in_file(images);
-    if images == Path::new("-") {
-        return Ok(lines(io::stdin().lock())?);
-    }
-    if !fs::metadata(images).map_err(in_file)?.is_dir() {
-        let list = File::open(images).map_err(in_file)?;
-        return lines(BufReader::new(list)).map_err(in_file);
-    }
-    let mut found = Vec::new();
-    collect(images, &mut found).map_err(in_file)?;
-    found.sort();
-    Ok(found)
-}
-
-fn lines(list: impl BufRead) -> io::Result<Vec<PathBuf>> {
-    let lines = list.lines();
-    let paths = lines.filter(|line| line.as_ref().map_or(true, |line| !line.trim().is_empty()));
-    paths.map(|line| line.map(PathBuf::from)).collect()
-}
-
-/// What is hidden, or too small to be an image, is passed over; links to directories are not followed.
-fn collect(dir: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        if entry.file_name().as_encoded_bytes().starts_with(b".") {
-            continue;
-        }
-        let path = entry.path();
-        if entry.file_type()?.is_dir() {
-            collect(&path, found)?;
-        } else if fs::metadata(&path).is_ok_and(|it| it.is_file() && it.len() >= SMALLEST_BYTES) {
-            found.push(path);
-        }
-    }
-    Ok(())
 }
 
 /// Opens the file that lines go to, and tells which images it has an answer for. A last line that was cut is taken off,

@@ -59,7 +59,12 @@ pub const KIND: &str = "fuse.diskfs";
 /// # Errors
 /// When `/proc` is not there.
 pub fn mounts() -> io::Result<Vec<MountEntry>> {
-    let table = fs::read("/proc/self/mountinfo")?;
+    mounts_of(Path::new("/proc/self"))
+}
+
+/// Those that a process sees, by its directory in `/proc`.
+pub(super) fn mounts_of(process: &Path) -> io::Result<Vec<MountEntry>> {
+    let table = fs::read(process.join("mountinfo"))?;
     Ok(table
         .split(|&byte| byte == b'\n')
         .filter_map(parse)

@@ -109,13 +109,13 @@ impl Watch {
     }
 
     /// Waits until the server has ended; `None` for as long as it takes.
-    pub(super) fn wait(self, timeout: Option<Duration>) -> Ended {
+    pub(super) fn wait(&mut self, timeout: Option<Duration>) -> Ended {
         if self.0.set_read_timeout(timeout).is_err() {
             return Ended::No;
         }
         let mut words = String::new();
         // The end of the stream or a reset: both mean that nobody is there any more.
-        match self.0.take(LAST_WORDS_BYTES).read_to_string(&mut words) {
+        match (&self.0).take(LAST_WORDS_BYTES).read_to_string(&mut words) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ended::No,
             _ if words.is_empty() => Ended::Yes,
             _ => Ended::Badly(words),
@@ -137,9 +137,9 @@ mod tests {
         let image = tempfile::NamedTempFile::new().unwrap();
         assert!(Watch::begin(id).is_none() && Watch::begin_image(image.path()).is_empty());
         let presence = Presence::announce(id, image.path());
-        let early = Watch::begin(id).unwrap();
+        let mut early = Watch::begin(id).unwrap();
         assert_eq!(early.wait(Some(Duration::from_millis(10))), Ended::No);
-        let watch = Watch::begin(id).unwrap();
+        let mut watch = Watch::begin(id).unwrap();
         let mut by_image = Watch::begin_image(image.path());
         assert_eq!(by_image.len(), 1);
         drop(presence);
@@ -156,14 +156,14 @@ mod tests {
         let image = tempfile::NamedTempFile::new().unwrap();
         let presence = Presence::announce(id, image.path());
         let second = Presence::announce(id, image.path());
-        let watch = Watch::begin(id).unwrap();
+        let mut watch = Watch::begin(id).unwrap();
         let by_image = Watch::begin_image(image.path());
         assert_eq!(by_image.len(), 2, "both serve the image");
         presence.last_words("disk full");
         drop((presence, second));
         let badly = Ended::Badly("disk full".to_owned());
         assert_eq!(watch.wait(None), badly);
-        let ends: Vec<Ended> = by_image.into_iter().map(|w| w.wait(None)).collect();
+        let ends: Vec<Ended> = by_image.into_iter().map(|mut w| w.wait(None)).collect();
         assert_eq!(ends, [badly, Ended::Yes]);
     }
 }

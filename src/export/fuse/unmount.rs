@@ -1,5 +1,6 @@
 //! Taking a mount of ours away, and telling who holds it.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -8,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::device::{self, Laziness};
-use super::mount_table::{KIND, MountEntry, lossy, mounts};
+use super::mount_table::{KIND, MountEntry, lossy, mounts, mounts_of};
 use super::presence::{Ended, Watch};
 use crate::{Error, ErrorKind, Result};
 
@@ -19,6 +20,9 @@ const SERVER_TIMEOUT: Duration = Duration::from_mins(10);
 /// How long a mount may be in use before that is an error. A program that was just started holds the
 /// open files of the one that starts it until it runs, and desktops look into what is new.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How often it is looked for mounts in other mount namespaces while a server doesn't end.
+const LOOK_AROUND: Duration = Duration::from_millis(500);
 
 /// How many of those who use a mount are named.
 const MOST_USERS_NAMED: usize = 5;
@@ -37,7 +41,7 @@ pub enum Unmounted {
 ///
 /// # Errors
 /// `Invalid` when something else or nothing is mounted there; `Locked` when it is in use, with
-/// those who use it.
+/// those who use it, and when another mount namespace has the mount still.
 pub fn unmount(mountpoint: &Path, laziness: Laziness) -> Result<Unmounted> {
     let mount = find(mountpoint).map_err(|error| error.in_file(mountpoint))?;
     let watch = Watch::begin(mount.id);
@@ -53,11 +57,68 @@ pub fn unmount(mountpoint: &Path, laziness: Laziness) -> Result<Unmounted> {
         // It ends when its last user does.
         Laziness::Detach => Duration::from_millis(200),
     };
-    match watch.map_or(Ended::Yes, |watch| watch.wait(Some(timeout))) {
+    let Some(watch) = watch else {
+        return Ok(Unmounted::Completely);
+    };
+    match wait(watch, &mount, timeout).map_err(|error| error.in_file(mountpoint))? {
         Ended::Yes => Ok(Unmounted::Completely),
         Ended::No => Ok(Unmounted::ServerMayRun),
         Ended::Badly(reason) => Err(not_durable(&reason).in_file(mountpoint)),
     }
+}
+
+/// Waits for a server, unless the mount is found in another mount namespace: it ends when that does.
+fn wait(mut watch: Watch, mount: &MountEntry, timeout: Duration) -> Result<Ended> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let ended = watch.wait(Some(left.clamp(Duration::from_millis(1), LOOK_AROUND)));
+        if ended != Ended::No {
+            return Ok(ended);
+        }
+        if left <= LOOK_AROUND {
+            return Ok(Ended::No);
+        }
+        if let Some((process, place)) = elsewhere(mount) {
+            return Err(mounted_elsewhere(process, &place));
+        }
+    }
+}
+
+fn mounted_elsewhere(process: u32, place: &Path) -> Error {
+    let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    let (name, place) = (name.trim(), place.display());
+    let reason = format!(
+        "unmounted here, but still mounted in another mount namespace, that of {name} (pid {process}): \
+         the image stays in use"
+    );
+    let hint =
+        format!("end that process, or unmount it there: `nsenter -t {process} -m umount {place}`");
+    Error::new(ErrorKind::Locked, reason).with_hint(hint)
+}
+
+/// A process of another mount namespace that has the mount, and where. Processes of others are seen
+/// by root only.
+fn elsewhere(mount: &MountEntry) -> Option<(u32, PathBuf)> {
+    let mut seen = HashSet::from([fs::read_link("/proc/self/ns/mnt").ok()?]);
+    for process in fs::read_dir("/proc").ok()?.flatten() {
+        let Some(pid) = process
+            .file_name()
+            .to_str()
+            .and_then(|pid| pid.parse().ok())
+        else {
+            continue;
+        };
+        let namespace = fs::read_link(process.path().join("ns/mnt"));
+        if !namespace.is_ok_and(|namespace| seen.insert(namespace)) {
+            continue;
+        }
+        let there = mounts_of(&process.path()).unwrap_or_default();
+        if let Some(found) = there.into_iter().find(|other| other.id == mount.id) {
+            return Some((pid, found.mountpoint));
+        }
+    }
+    None
 }
 
 /// Tries again while the mount is in use, for a moment.
@@ -87,7 +148,7 @@ pub fn wait_for_servers(image: &Path) -> Result<()> {
     // All are asked, whatever the first one says.
     let ends: Vec<Ended> = Watch::begin_image(image)
         .into_iter()
-        .map(|watch| watch.wait(None))
+        .map(|mut watch| watch.wait(None))
         .collect();
     let bad = ends.into_iter().find_map(|end| match end {
         Ended::Badly(reason) => Some(not_durable(&reason).in_file(image)),

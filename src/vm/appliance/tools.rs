@@ -1,15 +1,23 @@
 //! Running other programs.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::{Error, ErrorKind, Result};
 
-/// The file of a program, as the shell would find it.
+/// Where root's shell looks besides.
+const SBIN: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// The file of a program, as root's shell would find it.
 pub(in crate::vm) fn find_program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let mut all = std::env::split_paths(&path).map(|dir| dir.join(name));
-    all.find(|file| file.is_file())
+    find_in(&std::env::var_os("PATH").unwrap_or_default(), name)
+}
+
+fn find_in(path: &OsStr, name: &str) -> Option<PathBuf> {
+    // An ordinary user has no sbin in PATH, where the programs for filesystems are.
+    let dirs = std::env::split_paths(path).chain(SBIN.map(PathBuf::from));
+    dirs.map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
 /// How much of what a failed program said is told.
@@ -44,6 +52,13 @@ pub(super) fn output_of(command: &mut Command) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_ordinary_users_path_is_enough() {
+        let found = find_in(OsStr::new("/usr/games"), "ldconfig");
+        assert!(found.is_some_and(|file| file.to_string_lossy().contains("sbin/ldconfig")));
+        assert!(find_in(OsStr::new(""), "no-such-program").is_none());
+    }
 
     #[test]
     fn a_failed_program_is_quoted() {

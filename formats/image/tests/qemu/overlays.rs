@@ -86,7 +86,7 @@ pub(crate) fn one_chain(seed: u64, encrypted: &[&str]) {
         format: Format::Qcow2,
     };
     let to = |base: Option<&NewBase>, contents| {
-        rebase(&path, base, contents, &keyed(), &mut |_| {}).unwrap()
+        rebase(&path, base, contents, &keyed(), &mut |_, _| {}).unwrap()
     };
     for name in ["a.qcow2", "other.qcow2", "./other.qcow2", "b.qcow2"] {
         to(Some(&base(name)), Contents::Kept);
@@ -100,7 +100,7 @@ pub(crate) fn one_chain(seed: u64, encrypted: &[&str]) {
     same("there and back");
     // Commit: the image behind it is the disk then, and the overlay shows the same.
     let kept = r.one_of(&[Overlay::Kept, Overlay::Emptied]);
-    let done = commit(&path, kept, &keyed(), &mut |_| {}).unwrap();
+    let done = commit(&path, kept, &keyed(), &mut |_, _| {}).unwrap();
     let emptied = kept == Overlay::Emptied && !encrypted.contains(&"top.qcow2");
     assert_eq!(done.overlay == Overlay::Emptied, emptied);
     same("committed");
@@ -157,7 +157,7 @@ fn zeroes_stay_flags(options: &str, other_size: u64) {
     };
     let path = dir.join("top.qcow2");
     let opening = keyed();
-    rebase(&path, Some(&base), Contents::Kept, &opening, &mut |_| {}).unwrap();
+    rebase(&path, Some(&base), Contents::Kept, &opening, &mut |_, _| {}).unwrap();
     is_clean(dir, "top.qcow2");
     assert!(
         converted(dir, "top.qcow2", &[]).unwrap() == disk,
@@ -225,7 +225,8 @@ fn what_cant_be_committed_or_rebased_is_left_alone() {
     let below = std::fs::read(dir.join("a.qcow2")).unwrap();
     let path = dir.join("top.qcow2");
     let options = keyed();
-    let commit = |path: &Path| commit(path, Overlay::Emptied, &options, &mut |_| {}).unwrap_err();
+    let commit =
+        |path: &Path| commit(path, Overlay::Emptied, &options, &mut |_, _| {}).unwrap_err();
     let e = commit(&path);
     assert!(e.to_string().contains("smaller"), "{e}");
     let e = commit(&dir.join("a.qcow2"));
@@ -235,7 +236,7 @@ fn what_cant_be_committed_or_rebased_is_left_alone() {
             name: name.into(),
             format: Format::Qcow2,
         };
-        rebase(&path, Some(&base), contents, &options, &mut |_| {}).unwrap_err()
+        rebase(&path, Some(&base), contents, &options, &mut |_, _| {}).unwrap_err()
     };
     assert!(
         to("none.qcow2", Contents::Kept)

@@ -1,8 +1,6 @@
 //! Owner, permissions, times and extended attributes of a copy.
 
-use std::os::unix::ffi::OsStrExt;
-
-use super::host::Found;
+use super::source::SourceFile;
 use crate::copy_out::{Preserve, Summary, count};
 use crate::edit::remove_inherited_acls;
 use crate::{ErrorKind, FileType, FsWrite, InodeNumber, Result, SetMetadata, SetTime, SetXattr};
@@ -12,7 +10,7 @@ use crate::{ErrorKind, FileType, FsWrite, InodeNumber, Result, SetMetadata, SetT
 /// The order counts: an ACL changes the mode, and everything changes the times.
 pub(super) fn apply(
     fs: &dyn FsWrite,
-    found: &Found,
+    found: &dyn SourceFile,
     inode: InodeNumber,
     preserve: Preserve,
     summary: &mut Summary,
@@ -20,13 +18,14 @@ pub(super) fn apply(
     if preserve.xattrs {
         set_xattrs(fs, found, inode, summary)?;
     }
-    let permissions = preserve.mode && found.file_type != FileType::Symlink;
+    let from = found.metadata();
+    let permissions = preserve.mode && from.file_type != FileType::Symlink;
     let change = SetMetadata {
-        permissions: permissions.then(|| found.permissions()),
-        uid: preserve.owner.then_some(found.stat.st_uid),
-        gid: preserve.owner.then_some(found.stat.st_gid),
-        accessed: preserve.times.then(|| SetTime::At(found.accessed())),
-        modified: preserve.times.then(|| SetTime::At(found.modified())),
+        permissions: permissions.then_some(from.permissions),
+        uid: preserve.owner.then_some(from.uid),
+        gid: preserve.owner.then_some(from.gid),
+        accessed: preserve.times.then_some(SetTime::At(from.accessed)),
+        modified: preserve.times.then_some(SetTime::At(from.modified)),
         ..SetMetadata::default()
     };
     if change == SetMetadata::default() {
@@ -37,20 +36,18 @@ pub(super) fn apply(
 
 fn set_xattrs(
     fs: &dyn FsWrite,
-    found: &Found,
+    found: &dyn SourceFile,
     inode: InodeNumber,
     summary: &mut Summary,
 ) -> Result<()> {
     let names = found.xattr_names()?;
-    remove_inherited_acls(fs, inode, |name| {
-        names.iter().any(|kept| kept.as_bytes() == name)
-    })?;
+    remove_inherited_acls(fs, inode, |name| names.iter().any(|kept| kept == name))?;
     for name in names {
         let Some(value) = found.xattr(&name)? else {
             count(&mut summary.xattrs_ignored);
             continue;
         };
-        match fs.set_xattr(inode, name.as_bytes(), &value, SetXattr::Any) {
+        match fs.set_xattr(inode, &name, &value, SetXattr::Any) {
             Ok(()) => {}
             Err(error) if is_about_the_attribute(error.kind()) => {
                 count(&mut summary.xattrs_ignored);

@@ -1,22 +1,26 @@
-//! The source: files of the host, by descriptor.
+//! A source on the host: files by descriptor.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags, Stat};
+use rustix::fs::{CWD, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
+use super::source::{SourceData, SourceFile};
 use crate::copy_out::{failed, path_of};
-use crate::{Device, Error, ErrorKind, FileType, Follow, Result, Timestamp};
+use crate::{
+    Device, Error, ErrorKind, FileFlags, FileType, Follow, InodeNumber, Metadata, Result, Timestamp,
+};
 
 /// A file of the host that was found, and not opened yet: opening a device or a FIFO does things.
 #[derive(Debug)]
 pub(super) struct Found {
     fd: OwnedFd,
-    pub(super) file_type: FileType,
-    pub(super) stat: Stat,
+    metadata: Metadata,
+    /// Device and inode.
+    id: (u64, u64),
     /// A path that leads to the file itself, be it a symlink, as long as its directory is open.
     path: OsString,
 }
@@ -48,62 +52,54 @@ impl Found {
             .ok_or_else(|| Error::new(ErrorKind::Unsupported, "a type of file without a name"))?;
         Ok(Self {
             fd,
-            file_type,
-            stat,
+            metadata: metadata(&stat, file_type),
+            id: (stat.st_dev, stat.st_ino),
             path,
         })
     }
 
     /// Opens it to read: this very file, whatever has its name by now.
-    pub(super) fn read(&self) -> Result<OwnedFd> {
+    pub(super) fn open_file(&self) -> Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         rustix::fs::open(path_of(self.fd.as_fd()), flags, Mode::empty())
             .map_err(|errno| failed("opening the file", errno))
     }
 
-    /// Device and inode.
-    pub(super) fn id(&self) -> (u64, u64) {
-        (self.stat.st_dev, self.stat.st_ino)
-    }
-
-    pub(super) fn permissions(&self) -> u16 {
-        u16::try_from(self.stat.st_mode & 0o7777).unwrap_or(0)
-    }
-
-    /// The number of a device node.
-    pub(super) fn device(&self) -> Device {
-        Device {
-            major: rustix::fs::major(self.stat.st_rdev),
-            minor: rustix::fs::minor(self.stat.st_rdev),
+    /// The path for what works by path only; a symlink has no other way.
+    fn by_path(&self) -> OsString {
+        match self.metadata.file_type {
+            FileType::Symlink => self.path.clone(),
+            _ => path_of(self.fd.as_fd()),
         }
     }
+}
 
-    pub(super) fn accessed(&self) -> Timestamp {
-        timestamp(self.stat.st_atime, self.stat.st_atime_nsec)
+impl SourceFile for Found {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
     }
 
-    pub(super) fn modified(&self) -> Timestamp {
-        timestamp(self.stat.st_mtime, self.stat.st_mtime_nsec)
+    fn id(&self) -> (u64, u64) {
+        self.id
     }
 
-    pub(super) fn link_target(&self) -> Result<Vec<u8>> {
+    fn open(&self) -> Result<Box<dyn SourceData + '_>> {
+        let file = self.open_file()?;
+        // Advice only.
+        let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Sequential);
+        Ok(Box::new(file))
+    }
+
+    fn link_target(&self) -> Result<Vec<u8>> {
         let target = rustix::fs::readlinkat(&self.fd, "", Vec::new());
         let target = target.map_err(|errno| failed("reading the symlink", errno))?;
         Ok(target.into_bytes())
     }
 
-    /// The path for what works by path only; a symlink has no other way.
-    fn by_path(&self) -> OsString {
-        match self.file_type {
-            FileType::Symlink => self.path.clone(),
-            _ => path_of(self.fd.as_fd()),
-        }
-    }
-
     /// The names of its extended attributes; none where the host has none.
-    pub(super) fn xattr_names(&self) -> Result<Vec<OsString>> {
+    fn xattr_names(&self) -> Result<Vec<Vec<u8>>> {
         let path = self.by_path();
-        let list = |buffer: &mut [u8]| match self.file_type {
+        let list = |buffer: &mut [u8]| match self.metadata.file_type {
             FileType::Symlink => rustix::fs::llistxattr(&path, buffer),
             _ => rustix::fs::listxattr(&path, buffer),
         };
@@ -114,15 +110,13 @@ impl Found {
         let names = names
             .split(|&byte| byte == 0)
             .filter(|name| !name.is_empty());
-        Ok(names
-            .map(|name| OsString::from_vec(name.to_vec()))
-            .collect())
+        Ok(names.map(<[u8]>::to_vec).collect())
     }
 
     /// The value of one; `None` when it has just gone, or may not be read.
-    pub(super) fn xattr(&self, name: &OsStr) -> Result<Option<Vec<u8>>> {
-        let path = self.by_path();
-        let get = |buffer: &mut [u8]| match self.file_type {
+    fn xattr(&self, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let (path, name) = (self.by_path(), OsStr::from_bytes(name));
+        let get = |buffer: &mut [u8]| match self.metadata.file_type {
             FileType::Symlink => rustix::fs::lgetxattr(&path, name, buffer),
             _ => rustix::fs::getxattr(&path, name, buffer),
         };
@@ -131,6 +125,60 @@ impl Found {
             Err(Errno::NODATA | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP) => Ok(None),
             Err(errno) => Err(failed("reading an extended attribute", errno)),
         }
+    }
+}
+
+impl SourceData for OwnedFd {
+    /// Where the host has no holes, all of the file is one run of unknown end.
+    fn next_run(&mut self, at: u64) -> Result<Option<(u64, u64)>> {
+        let start = match rustix::fs::seek(&*self, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            // Nothing but a hole up to the end (lseek(2)).
+            Err(Errno::NXIO) => return Ok(None),
+            Err(Errno::INVAL | Errno::OPNOTSUPP) if at == 0 => return Ok(Some((0, u64::MAX))),
+            Err(errno) => return Err(failed("looking for holes", errno)),
+        };
+        let end = rustix::fs::seek(&*self, SeekFrom::Hole(start));
+        let end = end.map_err(|errno| failed("looking for holes", errno))?;
+        Ok(Some((start, end)))
+    }
+
+    fn read_at(&mut self, at: u64, buffer: &mut [u8]) -> Result<usize> {
+        loop {
+            match rustix::io::pread(&*self, &mut *buffer, at) {
+                Err(Errno::INTR) => {}
+                read => return read.map_err(|errno| failed("reading", errno)),
+            }
+        }
+    }
+}
+
+/// What the copy needs of it.
+fn metadata(stat: &Stat, file_type: FileType) -> Metadata {
+    let is_device = matches!(file_type, FileType::CharacterDevice | FileType::BlockDevice);
+    let changed = timestamp(stat.st_ctime, stat.st_ctime_nsec);
+    Metadata {
+        inode: InodeNumber(stat.st_ino),
+        generation: 0,
+        file_type,
+        permissions: u16::try_from(stat.st_mode & 0o7777).unwrap_or(0),
+        links: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        size_bytes: u64::try_from(stat.st_size).unwrap_or(0),
+        allocated_bytes: u64::try_from(stat.st_blocks)
+            .unwrap_or(0)
+            .saturating_mul(512),
+        accessed: timestamp(stat.st_atime, stat.st_atime_nsec),
+        modified: timestamp(stat.st_mtime, stat.st_mtime_nsec),
+        changed,
+        created: None,
+        device: is_device.then(|| Device {
+            major: rustix::fs::major(stat.st_rdev),
+            minor: rustix::fs::minor(stat.st_rdev),
+        }),
+        block_size: u32::try_from(stat.st_blksize).unwrap_or(4096),
+        flags: FileFlags::default(),
     }
 }
 
@@ -172,10 +220,4 @@ pub(super) fn names_in(dir: &OwnedFd) -> Result<Vec<OsString>> {
         }
     }
     Ok(names)
-}
-
-/// Says that an open file will be read from its start to its end.
-pub(super) fn will_read_all(file: &OwnedFd) {
-    // Advice only.
-    let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::Sequential);
 }

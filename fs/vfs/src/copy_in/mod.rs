@@ -1,8 +1,9 @@
-//! From the host, into the filesystem.
+//! From the host, or from a filesystem, into the filesystem.
 
 mod attributes;
 mod contents;
 mod host;
+mod source;
 mod tree;
 
 #[cfg(test)]
@@ -11,7 +12,7 @@ mod tests;
 use std::path::Path;
 
 use crate::copy_out::{Existing, OnError, Preserve, Summary};
-use crate::{Follow, FsWrite, InodeNumber, Result};
+use crate::{Follow, FsRead, FsWrite, InodeNumber, Result};
 
 /// How to copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +62,33 @@ pub enum CopyTo<'a> {
     Name(InodeNumber, &'a [u8]),
     /// What is in the source, a directory, goes into this one.
     Directory(InodeNumber),
+}
+
+/// What [`copy_within`] copies.
+#[derive(Debug, Clone, Copy)]
+pub struct CopyFrom<'a> {
+    /// The filesystem that it is in.
+    pub fs: &'a dyn FsRead,
+    /// The file.
+    pub inode: InodeNumber,
+    /// Whether that filesystem is the one that is copied into: then a file that would be its own copy is
+    /// refused, and so is a directory that would go into itself.
+    pub same: bool,
+}
+
+/// Copies a file of a filesystem and everything below it into a filesystem, as [`copy_in`] does it with
+/// what is on the host. Symlinks are not followed, and `source_link` and `refused` mean nothing here.
+///
+/// # Errors
+/// As [`copy_in`]; `Invalid` for a directory that would go into itself.
+pub fn copy_within(
+    fs: &dyn FsWrite,
+    source: CopyFrom<'_>,
+    to: CopyTo<'_>,
+    options: &CopyInOptions,
+    progress: &mut dyn FnMut(&[u8], &Summary),
+) -> Result<Summary> {
+    tree::Copy::new(fs, options, progress).run_from(source, to)
 }
 
 /// Copies `source` on the host and everything below it into the filesystem.

@@ -270,3 +270,74 @@ fn goes_on_or_stops_after_an_error_and_refuses_the_image() {
     let stopped = copy_in(&full, tree.path(), place, &plain(), &mut |_, _| {});
     assert_eq!(stopped.unwrap_err().kind(), ErrorKind::NoSpace);
 }
+
+#[test]
+fn everything_arrives_from_a_filesystem() {
+    let tree = host_tree();
+    let (from, to) = (WritableMemoryFs::new(), WritableMemoryFs::new());
+    copy(&from, tree.path(), "copy", &CopyInOptions::default());
+    let source = |same| CopyFrom {
+        fs: &from,
+        inode: stat(&from, "/copy").inode,
+        same,
+    };
+    let place = |fs: &WritableMemoryFs, name| {
+        let to = CopyTo::Name(fs.root(), name);
+        let options = CopyInOptions::default();
+        copy_within(
+            fs,
+            source(std::ptr::eq(fs, &raw const from)),
+            to,
+            &options,
+            &mut |_, _| {},
+        )
+    };
+    for (fs, name) in [(&to, "/a"), (&from, "/b")] {
+        let summary = place(fs, &name.as_bytes()[1..]).unwrap();
+        assert!(summary.errors.is_empty(), "{summary:?}");
+        let counts = (summary.files, summary.directories, summary.symlinks);
+        assert_eq!(counts, (3, 2, 1));
+        assert_eq!((summary.hard_links, summary.specials), (1, 1));
+        let at = |path: &str| format!("{name}{path}");
+        assert_eq!(read(fs, &at("/d/file")), b"contents");
+        let (file, before) = (stat(fs, &at("/d/file")), stat(&from, "/copy/d/file"));
+        assert_eq!(file.inode, stat(fs, &at("/d/second")).inode);
+        assert_eq!((file.permissions, file.links), (0o6754, 2));
+        assert_eq!(file.modified, before.modified);
+        assert_eq!(
+            stat(fs, &at("/d")).modified,
+            stat(&from, "/copy/d").modified
+        );
+        let sparse = stat(fs, &at("/sparse"));
+        assert_eq!(sparse.size_bytes, 4 << 20);
+        assert!(sparse.allocated_bytes <= 64 << 10, "{sparse:?}");
+    }
+}
+
+#[test]
+fn nothing_is_copied_onto_or_into_itself() {
+    let tree = host_tree();
+    let fs = WritableMemoryFs::new();
+    copy(&fs, tree.path(), "copy", &CopyInOptions::default());
+    let within = |source: &str, to: CopyTo<'_>| {
+        let source = CopyFrom {
+            fs: &fs,
+            inode: stat(&fs, source).inode,
+            same: true,
+        };
+        copy_within(&fs, source, to, &CopyInOptions::default(), &mut |_, _| {})
+    };
+    let d = stat(&fs, "/copy/d").inode;
+    for name in [b"file", b"copy"] {
+        let into = within("/copy", CopyTo::Name(d, name)).unwrap_err();
+        assert_eq!(into.kind(), ErrorKind::Invalid);
+    }
+    let onto = within("/copy/d", CopyTo::Directory(d)).unwrap_err();
+    assert_eq!(onto.kind(), ErrorKind::Invalid);
+    // Also by its other name.
+    for name in [&b"file"[..], b"second"] {
+        let summary = within("/copy/d/file", CopyTo::Name(d, name)).unwrap();
+        assert_eq!(summary.errors[0].kind(), ErrorKind::Invalid);
+        assert_eq!(read(&fs, "/copy/d/file"), b"contents");
+    }
+}

@@ -8,10 +8,12 @@ use std::path::Path;
 
 use super::contents::Contents;
 use super::host::{Found, names_in};
-use super::{CopyInOptions, CopyTo, attributes};
+use super::source::{GuestFile, SourceFile};
+use super::{CopyFrom, CopyInOptions, CopyTo, attributes};
 use crate::copy_out::{Existing, OnError, Summary, count};
 use crate::{
-    Error, ErrorKind, FileType, FsWrite, InodeNumber, Metadata, NewAttributes, NewKind, Result,
+    Error, ErrorKind, FileType, FsRead, FsWrite, InodeNumber, Metadata, NewAttributes, NewKind,
+    Result, WALK_PATH_MAX_BYTES, WalkEntry, walk,
 };
 
 /// Read, write and execute for all.
@@ -31,7 +33,8 @@ pub(super) struct Copy<'a> {
     fs: &'a dyn FsWrite,
     options: &'a CopyInOptions,
     progress: &'a mut dyn FnMut(&[u8], &Summary),
-    levels: Vec<Level>,
+    /// Whether the source is in the same filesystem, so that a file may be its own copy.
+    same: bool,
     /// The path within the copy of what is looked at.
     path: Vec<u8>,
     /// Files with several names, by device and inode, the first of which is copied.
@@ -52,7 +55,7 @@ impl<'a> Copy<'a> {
             fs,
             options,
             progress,
-            levels: Vec::new(),
+            same: false,
             path: Vec::new(),
             linked: HashMap::new(),
             filled: HashSet::new(),
@@ -63,29 +66,129 @@ impl<'a> Copy<'a> {
 
     pub(super) fn run(mut self, source: &Path, to: CopyTo<'_>) -> Result<Summary> {
         let found = Found::source(source, self.options.source_link)?;
+        let mut levels = Vec::new();
         match to {
             CopyTo::Name(dir, name) => {
-                let copied = self.copy(found, dir, name);
+                let copied = self.copy_found(found, (dir, name), &mut levels);
                 self.note(copied)?;
             }
-            CopyTo::Directory(_) if found.file_type != FileType::Directory => {
+            CopyTo::Directory(_) if found.metadata().file_type != FileType::Directory => {
                 return Err(ErrorKind::NotADirectory.into());
             }
-            CopyTo::Directory(into) => self.enter(found, into)?,
+            CopyTo::Directory(into) => levels.push(self.enter(found, into)?),
         }
-        while let Some(level) = self.levels.last_mut() {
+        while let Some(level) = levels.last_mut() {
             self.path.truncate(level.path_len);
             let Some(name) = level.names.next() else {
-                self.leave()?;
+                if let Some(level) = levels.pop() {
+                    self.leave(&level.found, level.into)?;
+                }
                 continue;
             };
             let into = level.into;
             let found = Found::in_dir(level.dir.as_fd(), &name);
             self.push_name(&name);
-            let copied = found.and_then(|found| self.copy(found, into, name.as_bytes()));
+            let name = name.as_bytes();
+            let copied = found.and_then(|it| self.copy_found(it, (into, name), &mut levels));
             self.note(copied)?;
         }
         Ok(self.summary)
+    }
+
+    /// Copies a file of the host; into a directory the copy goes next.
+    fn copy_found(
+        &mut self,
+        found: Found,
+        (dir, name): (InodeNumber, &[u8]),
+        levels: &mut Vec<Level>,
+    ) -> Result<()> {
+        if let Some(into) = self.copy(&found, dir, name)? {
+            levels.push(self.enter(found, into)?);
+        }
+        Ok(())
+    }
+
+    /// Copies `source`, a file of a filesystem, with everything below it.
+    pub(super) fn run_from(mut self, source: CopyFrom<'_>, to: CopyTo<'_>) -> Result<Summary> {
+        self.same = source.same;
+        if let CopyTo::Name(dir, _) | CopyTo::Directory(dir) = to
+            && self.same
+            && is_at_or_above(self.fs, source.inode, dir)?
+        {
+            let reason = "a directory can't be copied into itself";
+            return Err(Error::new(ErrorKind::Invalid, reason));
+        }
+        let mut dirs: Vec<(GuestFile<'_>, InodeNumber)> = Vec::new();
+        let mut walk = walk(source.fs, source.inode);
+        while let Some(item) = walk.next() {
+            let entry = match item {
+                Ok(entry) => entry,
+                Err(error) => {
+                    self.path = error.path().unwrap_or_default().to_vec();
+                    self.note(Err(error))?;
+                    continue;
+                }
+            };
+            while dirs.len() > entry.depth {
+                self.leave_guest(&mut dirs)?;
+            }
+            self.path.clone_from(&entry.path);
+            match self.copy_entry(source.fs, &entry, to, &mut dirs) {
+                Err(error) if entry.depth == 0 && matches!(to, CopyTo::Directory(_)) => {
+                    return Err(error);
+                }
+                copied => {
+                    if copied.is_err() && entry.metadata.is_dir() {
+                        walk.skip_dir();
+                    }
+                    self.note(copied)?;
+                }
+            }
+        }
+        while !dirs.is_empty() {
+            self.leave_guest(&mut dirs)?;
+        }
+        Ok(self.summary)
+    }
+
+    fn copy_entry<'g>(
+        &mut self,
+        from: &'g dyn FsRead,
+        entry: &WalkEntry,
+        to: CopyTo<'_>,
+        dirs: &mut Vec<(GuestFile<'g>, InodeNumber)>,
+    ) -> Result<()> {
+        let file = GuestFile {
+            fs: from,
+            metadata: entry.metadata.clone(),
+        };
+        // Whatever led here a second time, the copy does not copy itself.
+        let first = dirs.first().map(|&(_, into)| into);
+        if self.same && first == Some(entry.inode) {
+            let reason = "a directory can't be copied into itself";
+            return Err(Error::new(ErrorKind::Invalid, reason));
+        }
+        let into = match (dirs.last(), to) {
+            (Some(&(_, into)), _) => self.copy(&file, into, entry.name())?,
+            (None, CopyTo::Name(dir, name)) => self.copy(&file, dir, name)?,
+            (None, CopyTo::Directory(_)) if !entry.metadata.is_dir() => {
+                return Err(ErrorKind::NotADirectory.into());
+            }
+            (None, CopyTo::Directory(into)) => Some(into),
+        };
+        if let Some(into) = into {
+            count(&mut self.summary.directories);
+            (self.progress)(&self.path, &self.summary);
+            dirs.push((file, into));
+        }
+        Ok(())
+    }
+
+    fn leave_guest(&mut self, dirs: &mut Vec<(GuestFile<'_>, InodeNumber)>) -> Result<()> {
+        match dirs.pop() {
+            Some((file, into)) => self.leave(&file, into),
+            None => Ok(()),
+        }
     }
 
     fn push_name(&mut self, name: &OsStr) {
@@ -107,26 +210,40 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    fn copy(&mut self, found: Found, dir: InodeNumber, name: &[u8]) -> Result<()> {
+    /// Copies a file. Returns the directory that the contents of a directory go to.
+    fn copy(
+        &mut self,
+        found: &dyn SourceFile,
+        dir: InodeNumber,
+        name: &[u8],
+    ) -> Result<Option<InodeNumber>> {
         if self.options.refused.contains(&found.id()) {
             let reason = "is the image itself, which would grow for ever";
             return Err(Error::new(ErrorKind::Invalid, reason));
         }
-        if found.file_type == FileType::Directory {
-            let into = self.directory(&found, dir, name)?;
-            return self.enter(found, into);
+        let from = found.metadata();
+        if self.same
+            && self
+                .there(dir, name)?
+                .is_some_and(|it| it.inode == from.inode)
+        {
+            let reason = "is the same file as where it should go";
+            return Err(Error::new(ErrorKind::Invalid, reason));
         }
-        let has_more_names = found.stat.st_nlink > 1;
-        if has_more_names && self.link_to_first(&found, dir, name)? {
-            return Ok(());
+        if from.is_dir() {
+            return self.directory(found, dir, name).map(Some);
         }
-        let inode = match found.file_type {
-            FileType::Regular => self.copy_file(&found, dir, name)?,
-            _ => self.copy_other(&found, dir, name)?,
+        let has_more_names = from.links > 1;
+        if has_more_names && self.link_to_first(found, dir, name)? {
+            return Ok(None);
+        }
+        let inode = match from.file_type {
+            FileType::Regular => self.copy_file(found, dir, name)?,
+            _ => self.copy_other(found, dir, name)?,
         };
         attributes::apply(
             self.fs,
-            &found,
+            found,
             inode,
             self.options.preserve,
             &mut self.summary,
@@ -135,11 +252,16 @@ impl<'a> Copy<'a> {
             self.linked.insert(found.id(), inode);
         }
         (self.progress)(&self.path, &self.summary);
-        Ok(())
+        Ok(None)
     }
 
     /// The directory that a copy of one goes to, which is made if it isn't there.
-    fn directory(&self, found: &Found, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
+    fn directory(
+        &self,
+        found: &dyn SourceFile,
+        dir: InodeNumber,
+        name: &[u8],
+    ) -> Result<InodeNumber> {
         match self.there(dir, name)? {
             Some(there) if there.is_dir() => Ok(there.inode),
             Some(_) => Err(ErrorKind::NotADirectory.into()),
@@ -150,41 +272,31 @@ impl<'a> Copy<'a> {
         }
     }
 
-    fn enter(&mut self, found: Found, into: InodeNumber) -> Result<()> {
-        let source = found.read()?;
-        let names = names_in(&source)?.into_iter();
+    fn enter(&mut self, found: Found, into: InodeNumber) -> Result<Level> {
+        let dir = found.open_file()?;
+        let names = names_in(&dir)?.into_iter();
         count(&mut self.summary.directories);
         (self.progress)(&self.path, &self.summary);
-        self.levels.push(Level {
+        Ok(Level {
             found,
-            dir: source,
+            dir,
             names,
             into,
             path_len: self.path.len(),
-        });
-        Ok(())
+        })
     }
 
-    /// Leaves the innermost directory, which gets its attributes now that nothing more is made in
-    /// it.
-    fn leave(&mut self) -> Result<()> {
-        let Some(level) = self.levels.pop() else {
-            return Ok(());
-        };
-        let Self {
-            fs,
-            options,
-            summary,
-            ..
-        } = self;
-        let applied = attributes::apply(*fs, &level.found, level.into, options.preserve, summary);
+    /// Gives a directory its attributes, now that nothing more is made in it.
+    fn leave(&mut self, found: &dyn SourceFile, into: InodeNumber) -> Result<()> {
+        let (preserve, summary) = (self.options.preserve, &mut self.summary);
+        let applied = attributes::apply(self.fs, found, into, preserve, summary);
         self.note(applied)
     }
 
     /// What a new file has from the start.
-    fn attributes(&self, found: &Found) -> NewAttributes {
+    fn attributes(&self, found: &dyn SourceFile) -> NewAttributes {
         NewAttributes {
-            permissions: found.permissions() & RWX,
+            permissions: found.metadata().permissions & RWX,
             umask: self.options.umask,
             uid: self.options.uid,
             gid: self.options.gid,
@@ -211,8 +323,13 @@ impl<'a> Copy<'a> {
         self.fs.unlink(dir, name)
     }
 
-    fn copy_file(&mut self, found: &Found, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
-        let source = found.read()?;
+    fn copy_file(
+        &mut self,
+        found: &dyn SourceFile,
+        dir: InodeNumber,
+        name: &[u8],
+    ) -> Result<InodeNumber> {
+        let mut source = found.open()?;
         let inode = self.empty_file(found, dir, name)?;
         let Self {
             contents,
@@ -225,14 +342,19 @@ impl<'a> Copy<'a> {
             summary.bytes = summary.bytes.saturating_add(len_bytes);
             progress(path, summary);
         };
-        let size_bytes = u64::try_from(found.stat.st_size).unwrap_or(0);
-        contents.copy(self.fs, &source, inode, size_bytes, &mut copied)?;
+        let size_bytes = found.metadata().size_bytes;
+        contents.copy(self.fs, &mut *source, inode, size_bytes, &mut copied)?;
         count(&mut summary.files);
         Ok(inode)
     }
 
     /// A regular file to fill: the one that is there, emptied, or a new one.
-    fn empty_file(&mut self, found: &Found, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
+    fn empty_file(
+        &mut self,
+        found: &dyn SourceFile,
+        dir: InodeNumber,
+        name: &[u8],
+    ) -> Result<InodeNumber> {
         if let Some(there) = self.there(dir, name)? {
             let replaced = self.options.existing == Existing::Replace;
             let regular = there.file_type == FileType::Regular;
@@ -247,21 +369,24 @@ impl<'a> Copy<'a> {
         self.fs.create(dir, name, NewKind::Regular, &attributes)
     }
 
-    fn copy_other(&mut self, found: &Found, dir: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
-        let target = match found.file_type {
+    fn copy_other(
+        &mut self,
+        found: &dyn SourceFile,
+        dir: InodeNumber,
+        name: &[u8],
+    ) -> Result<InodeNumber> {
+        let from = found.metadata();
+        let device = from.device.unwrap_or_default();
+        let target = match from.file_type {
             FileType::Symlink => found.link_target()?,
             _ => Vec::new(),
         };
-        let (kind, counted) = match found.file_type {
+        let (kind, counted) = match from.file_type {
             FileType::Symlink => (NewKind::Symlink(&target), &mut self.summary.symlinks),
-            FileType::CharacterDevice => (
-                NewKind::CharacterDevice(found.device()),
-                &mut self.summary.specials,
-            ),
-            FileType::BlockDevice => (
-                NewKind::BlockDevice(found.device()),
-                &mut self.summary.specials,
-            ),
+            FileType::CharacterDevice => {
+                (NewKind::CharacterDevice(device), &mut self.summary.specials)
+            }
+            FileType::BlockDevice => (NewKind::BlockDevice(device), &mut self.summary.specials),
             FileType::Fifo => (NewKind::Fifo, &mut self.summary.specials),
             FileType::Socket => (NewKind::Socket, &mut self.summary.specials),
             FileType::Regular | FileType::Directory => {
@@ -278,7 +403,12 @@ impl<'a> Copy<'a> {
 
     /// Adds a name to the copy of a file that has been copied. Returns whether it could: where it
     /// can't, the file is copied once more.
-    fn link_to_first(&mut self, found: &Found, dir: InodeNumber, name: &[u8]) -> Result<bool> {
+    fn link_to_first(
+        &mut self,
+        found: &dyn SourceFile,
+        dir: InodeNumber,
+        name: &[u8],
+    ) -> Result<bool> {
         let Some(&first) = self.linked.get(&found.id()) else {
             return Ok(false);
         };
@@ -298,4 +428,22 @@ impl<'a> Copy<'a> {
         (self.progress)(&self.path, &self.summary);
         Ok(true)
     }
+}
+
+/// Returns whether `top` is `dir` or a directory above it.
+fn is_at_or_above(fs: &dyn FsRead, top: InodeNumber, dir: InodeNumber) -> Result<bool> {
+    let mut at = dir;
+    // A walk goes no deeper either.
+    for _ in 0..WALK_PATH_MAX_BYTES {
+        if at == top {
+            return Ok(true);
+        }
+        let above = fs.lookup(at, b"..")?;
+        if above == at || at == fs.root() {
+            return Ok(false);
+        }
+        at = above;
+    }
+    let reason = "directories are nested too deep, or in a circle";
+    Err(Error::new(ErrorKind::Corrupt, reason).in_inode(dir))
 }

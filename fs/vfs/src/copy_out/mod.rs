@@ -3,6 +3,7 @@
 mod attributes;
 mod contents;
 mod host;
+mod new_file;
 mod tree;
 
 #[cfg(test)]
@@ -11,6 +12,7 @@ mod tests;
 use std::path::Path;
 
 pub(crate) use host::{failed, path_of};
+pub use new_file::NewFile;
 
 use crate::{Error, FsRead, InodeNumber, Result};
 
@@ -58,7 +60,7 @@ impl Preserve {
 pub enum Existing {
     /// It stays, and the file that would take its place fails with `Exists`.
     Keep,
-    /// It is removed first. A symlink is removed itself, not what it leads to.
+    /// It gives way when the new file is complete. A symlink is replaced itself, not what it leads to.
     Replace,
 }
 
@@ -147,6 +149,8 @@ pub(crate) fn count(number: &mut u64) {
 /// destination already: everything is opened relative to its directory, no symlink on the host is
 /// followed below `destination`, and names that lead elsewhere are errors. Sockets, device nodes
 /// and FIFOs are made, never opened.
+///
+/// A regular file gets its name when it is complete ([`NewFile`]), so a copy that is killed leaves no part of one.
 ///
 /// # Errors
 /// With [`OnError::Stop`] the first one. With [`OnError::GoOn`] only what keeps the copy from

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use super::attributes::{self, RWX};
 use super::contents::Contents;
 use super::host::{Dirs, failed, make, path_of};
+use super::new_file::NewFile;
 use super::{CopyOptions, OnError, Preserve, Summary, count};
 use crate::{
     Device, Error, ErrorKind, FileType, FsRead, InodeNumber, Metadata, Result, WalkEntry, walk,
@@ -237,10 +238,8 @@ impl<'a> Copy<'a> {
         } else {
             metadata.permissions & RWX
         };
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let here = self.dirs.here()?;
-        let open = || rustix::fs::openat(here, name, flags, Mode::from_raw_mode(mode.into()));
-        let file = make(here, name, self.options.existing, open)
+        let file = NewFile::create(here, name, self.options.existing, mode.into())
             .map_err(|errno| failed("making the file", errno))?;
         let Self {
             contents,
@@ -254,8 +253,11 @@ impl<'a> Copy<'a> {
         };
         let (inode, size) = (metadata.inode, metadata.size_bytes);
         contents.copy(self.fs, inode, size, file.as_fd(), &mut copied)?;
+        attributes::apply(self.fs, metadata, file.as_fd(), preserve, summary)?;
+        file.finish()
+            .map_err(|errno| failed("naming the file", errno))?;
         count(&mut summary.files);
-        attributes::apply(self.fs, metadata, file.as_fd(), preserve, summary)
+        Ok(())
     }
 
     fn copy_link(&mut self, entry: &WalkEntry, name: &OsStr) -> Result<()> {

@@ -1,0 +1,153 @@
+//! What a word can become: paths in images, volumes, snapshots, steps of plans.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use diskfs::image::ImageSpec;
+use diskfs::vfs::{FileType, Follow};
+use diskfs::{Disk, Filesystem, OpenOptions, Result, Share};
+
+use crate::cli::deploy::reference;
+use crate::cli::operand::Operand;
+use crate::cli::options::VolumeArgs;
+use crate::cli::show::name::join;
+
+/// More than anybody looks through.
+const MOST: usize = 10_000;
+
+/// What the last of these words can become, each as a whole; nothing where it is no word of this kind,
+/// or an image can't be read as it is.
+pub(super) fn candidates(words: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let Some((current, before)) = words.split_last() else {
+        return Vec::new();
+    };
+    let line = Line { before };
+    line.candidates(current).unwrap_or_default()
+}
+
+/// The words before the one that is completed, the program's name first.
+struct Line<'a> {
+    before: &'a [Vec<u8>],
+}
+
+impl Line<'_> {
+    fn candidates(&self, current: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let (option, prefix) = match current.iter().position(|&byte| byte == b'=') {
+            Some(at) if current.starts_with(b"--") => (Some(&current[..at]), &current[..=at]),
+            _ => (self.before.last().map(Vec::as_slice), &[][..]),
+        };
+        let value = &current[prefix.len()..];
+        let is_of_snapshots = self.command() == Some(b"snapshot") && self.image().is_some();
+        let all = match option {
+            Some(b"--volume") => self.volumes()?,
+            Some(b"--snapshot") => self.snapshots()?,
+            Some(b"--describe") => reference::names(),
+            _ if current.starts_with(b"-") => Vec::new(),
+            _ if is_of_snapshots => self.snapshots()?,
+            _ => return self.paths(current),
+        };
+        let fitting = all.into_iter().filter(|name| name.starts_with(value));
+        Ok(fitting.map(|name| [prefix, &name].concat()).collect())
+    }
+
+    /// The first word that is no option.
+    fn command(&self) -> Option<&[u8]> {
+        let mut words = self.before.iter().skip(1);
+        words
+            .find(|word| !word.starts_with(b"-"))
+            .map(Vec::as_slice)
+    }
+
+    /// The first image that is named.
+    fn image(&self) -> Option<OsString> {
+        let mut words = self.before.iter().skip(2);
+        words.find_map(|word| {
+            let place = Operand::from(OsString::from_vec(word.clone())).split();
+            is_file(&place.image).then_some(place.image)
+        })
+    }
+
+    fn volumes(&self) -> Result<Vec<Vec<u8>>> {
+        let Some(image) = self.image() else {
+            return Ok(Vec::new());
+        };
+        let disk = open(&image)?;
+        let names = disk.volumes()?.iter().map(|volume| volume.name().into());
+        Ok(names.collect())
+    }
+
+    fn snapshots(&self) -> Result<Vec<Vec<u8>>> {
+        let Some(image) = self.image() else {
+            return Ok(Vec::new());
+        };
+        let disk = open(&image)?;
+        let qcow2 = disk.description().qcow2.as_ref();
+        let snapshots = qcow2.map_or(&[][..], |qcow2| &qcow2.snapshots);
+        Ok(snapshots.iter().map(|it| it.name.clone().into()).collect())
+    }
+
+    /// The files in the directory that `IMG:/dir/na` leads to whose names begin so.
+    fn paths(&self, current: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let place = Operand::from(OsString::from_vec(current.to_vec())).split();
+        let path = match place.path {
+            Some(path) if is_file(&place.image) => path,
+            _ => return Ok(Vec::new()),
+        };
+        let filesystem = self.filesystem(&open(&place.image)?)?;
+        let names_from = path
+            .iter()
+            .rposition(|&byte| byte == b'/')
+            .map_or(0, |at| at + 1);
+        let (dir, begin) = path.split_at(names_from);
+        let inode = filesystem.resolve(dir, Follow::All)?;
+        let fs = filesystem.as_fs();
+        let mut found = Vec::new();
+        for entry in fs.read_dir(inode, 0).map_err(|e| filesystem.in_image(e))? {
+            let Ok(entry) = entry else { break };
+            let is_wanted = entry.name != b"."
+                && entry.name != b".."
+                && entry.name.starts_with(begin)
+                && (!entry.name.starts_with(b".") || begin.starts_with(b"."));
+            if is_wanted && found.len() < MOST {
+                let path = join(dir, &entry.name);
+                let is_dir = entry.file_type == Some(FileType::Directory)
+                    || filesystem.metadata(&path).is_ok_and(|file| file.is_dir());
+                let end: &[u8] = if is_dir { b"/" } else { b"" };
+                found.push([place.image.as_bytes(), b":", &path, end].concat());
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// What the words before mean, as far as it says which volume.
+    fn filesystem(&self, disk: &Disk) -> Result<Filesystem> {
+        let after = |names: &[&[u8]]| {
+            let at = self
+                .before
+                .iter()
+                .rposition(|word| names.contains(&&**word))?;
+            String::from_utf8(self.before.get(at + 1)?.clone()).ok()
+        };
+        let volume = VolumeArgs {
+            volume: after(&[b"--volume"]),
+            partition: after(&[b"-p", b"--partition"]).and_then(|number| number.parse().ok()),
+            ..VolumeArgs::default()
+        };
+        volume.filesystem(disk)
+    }
+}
+
+fn is_file(image: &OsStr) -> bool {
+    ImageSpec::parse(image).is_ok_and(|spec| spec.path.is_file())
+}
+
+/// Opens an image to be looked at, also while somebody writes to it: names are offered, no more.
+fn open(image: &OsStr) -> Result<Disk> {
+    let spec = ImageSpec::parse(image)?;
+    let options = OpenOptions {
+        share: Share::Force,
+        ..OpenOptions::default()
+    };
+    Disk::open(&spec.path, &spec.options_over(&options))
+}

@@ -1,0 +1,339 @@
+//! The program under the names by which mount(8) and umount(8) call it: `mount.diskfs` and
+//! `mount.fuse.diskfs`, `umount.diskfs` and `umount.fuse.diskfs`, each a link to it.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use clap::ValueEnum;
+
+use diskfs::image::ImageSpec;
+
+use super::mount::MountOption;
+
+/// The exit code of mount(8) for wrong words.
+const USAGE: u8 = 1;
+/// The exit code of mount(8) for a mount that failed.
+const FAILED: u8 = 32;
+
+/// Options of fstab(5) and systemd.mount(5) that are for those who call a helper.
+const FOR_CALLERS: [&str; 24] = [
+    "async",
+    "auto",
+    "comment",
+    "defaults",
+    "group",
+    "helper",
+    "iversion",
+    "loud",
+    "lazytime",
+    "mand",
+    "_netdev",
+    "noauto",
+    "nofail",
+    "nogroup",
+    "noiversion",
+    "nolazytime",
+    "nomand",
+    "noowner",
+    "nouser",
+    "owner",
+    "silent",
+    "uhelper",
+    "user",
+    "users",
+];
+
+/// Options of `diskfs mount` that make no sense in a table of mounts, or have a name of mount(8).
+const NOT_OFFERED: [&str; 7] = [
+    "explain",
+    "foreground",
+    "help",
+    "json",
+    "progress",
+    "rw",
+    "watch",
+];
+
+/// What the program is to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Called {
+    /// What these words say.
+    AsIs(Vec<OsString>),
+    /// The same, with the exit codes of mount(8).
+    AsHelper(Vec<OsString>),
+    /// Nothing: the exit code.
+    Done(u8),
+}
+
+impl Called {
+    /// By the name that the program is called by.
+    pub(crate) fn with(words: Vec<OsString>) -> Self {
+        let name = words.first().map(|name| Path::new(name).file_name());
+        let translated = match name.flatten().and_then(OsStr::to_str) {
+            Some("mount.diskfs" | "mount.fuse.diskfs") => mount(&words),
+            Some("umount.diskfs" | "umount.fuse.diskfs") => umount(&words),
+            _ => return Self::AsIs(words),
+        };
+        match translated {
+            Ok(Some(words)) => Self::AsHelper(words),
+            Ok(None) => Self::Done(0),
+            Err(reason) => {
+                let name = name.flatten().unwrap_or_default().display();
+                let _ = writeln!(std::io::stderr(), "{name}: {reason}"); // Nowhere left to complain.
+                Self::Done(USAGE)
+            }
+        }
+    }
+}
+
+/// An exit code of diskfs as mount(8) has it.
+pub(crate) fn exit_code(code: u8) -> u8 {
+    match code {
+        0 => 0,
+        2 => USAGE,
+        _ => FAILED,
+    }
+}
+
+/// What mount(8) gave: `SRC DIR [-sfnvrw] [-o OPTIONS] [-t TYPE] [-N NAMESPACE]`.
+#[derive(Debug, Default)]
+struct Given {
+    operands: Vec<OsString>,
+    options: Vec<OsString>,
+    flags: Vec<u8>,
+    namespace: bool,
+}
+
+impl Given {
+    fn parse(words: &[OsString]) -> Result<Self, String> {
+        let mut given = Self::default();
+        let mut words = words.iter().skip(1);
+        while let Some(word) = words.next() {
+            let letters = match word.as_bytes() {
+                [b'-', letters @ ..] if !letters.is_empty() => letters,
+                _ => {
+                    given.operands.push(word.clone());
+                    continue;
+                }
+            };
+            for (at, letter) in letters.iter().enumerate() {
+                if !b"otNO".contains(letter) {
+                    given.flags.push(*letter);
+                    continue;
+                }
+                // Its value is the rest of the word, or the next one.
+                let value = match &letters[at + 1..] {
+                    [] => words.next().cloned(),
+                    rest => Some(OsString::from_vec(rest.to_vec())),
+                };
+                let letter = char::from(*letter);
+                let value = value.ok_or_else(|| format!("option -{letter} needs a value"))?;
+                match letter {
+                    'o' => given.options.extend(split(&value)),
+                    'N' => given.namespace = true,
+                    _ => {}
+                }
+                break;
+            }
+        }
+        if given.namespace {
+            return Err(
+                "mounting in another namespace (-N) is not done; use nsenter(1)".to_owned(),
+            );
+        }
+        Ok(given)
+    }
+
+    fn has(&self, letter: u8) -> bool {
+        self.flags.contains(&letter)
+    }
+}
+
+/// Options between commas, but for those in quotes, which go away.
+fn split(list: &OsStr) -> Vec<OsString> {
+    let (mut options, mut option, mut quoted) = (Vec::new(), Vec::new(), false);
+    for &byte in list.as_bytes() {
+        match byte {
+            b'"' => quoted = !quoted,
+            b',' if !quoted => options.push(std::mem::take(&mut option)),
+            byte => option.push(byte),
+        }
+    }
+    options.push(option);
+    options.retain(|option| !option.is_empty());
+    options.into_iter().map(OsString::from_vec).collect()
+}
+
+/// The words of `diskfs mount`; `None` when there is nothing to do.
+fn mount(words: &[OsString]) -> Result<Option<Vec<OsString>>, String> {
+    let given = Given::parse(words)?;
+    if given.has(b'V') {
+        return Ok(Some(vec!["diskfs".into(), "--version".into()]));
+    }
+    let [source, directory] = given.operands.as_slice() else {
+        return Err("write SOURCE DIRECTORY [-sfnv] [-o OPTIONS] [-t TYPE]".to_owned());
+    };
+    let mut translated: Vec<OsString> = ["diskfs", "mount"].map(OsString::from).into();
+    for (letter, word) in [(b'r', "-oro"), (b'w', "-orw"), (b'v', "--verbose")] {
+        translated.extend(given.has(letter).then(|| word.into()));
+    }
+    let definition = super::definition();
+    let command = definition.find_subcommand("mount");
+    let options: Vec<&str> = command
+        .into_iter()
+        .flat_map(clap::Command::get_arguments)
+        .filter_map(clap::Arg::get_long)
+        .filter(|name| !NOT_OFFERED.contains(name))
+        .collect();
+    let takes_value = |name: &str| {
+        let mut arguments = command.into_iter().flat_map(clap::Command::get_arguments);
+        let found = arguments.find(|argument| argument.get_long() == Some(name));
+        found.is_some_and(|argument| argument.get_action().takes_values())
+    };
+    for option in &given.options {
+        match option_word(option, &options, takes_value) {
+            Ok(word) => translated.extend(word),
+            // With -s, options of other filesystems are passed over.
+            Err(_) if given.has(b's') => {}
+            Err(reason) => return Err(reason),
+        }
+    }
+    let spec = ImageSpec::parse(source);
+    let is_missing = spec.is_ok_and(|spec| !spec.path.exists());
+    let may_be_missing = given.options.iter().any(|option| option == "nofail");
+    if given.has(b'f') || is_missing && may_be_missing {
+        return Ok(None);
+    }
+    translated.extend(["--".into(), source.clone(), directory.clone()]);
+    Ok(Some(translated))
+}
+
+/// The word of `diskfs mount` for an option; `None` for one that is not for it.
+fn option_word(
+    option: &OsStr,
+    known: &[&str],
+    takes_value: impl Fn(&str) -> bool,
+) -> Result<Option<OsString>, String> {
+    let bytes = option.as_bytes();
+    let end = bytes.iter().position(|&byte| byte == b'=');
+    let name = String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned();
+    let value = end.map(|at| OsStr::from_bytes(&bytes[at + 1..]));
+    if FOR_CALLERS.contains(&&*name) || name.starts_with("x-") || name.starts_with("X-") {
+        return Ok(None);
+    }
+    if name == "remount" {
+        return Err("a mount can't be changed: unmount it, and mount it anew".to_owned());
+    }
+    if value.is_none() && MountOption::from_str(&name, false).is_ok() {
+        return Ok(Some(format!("-o{name}").into()));
+    }
+    let long = name.replace('_', "-");
+    if !known.contains(&&*long) {
+        return Err(format!(
+            "unknown mount option `{}`: there are those of mount(8), and the long options of `diskfs mount`, \
+             as volume=p3",
+            name.escape_debug()
+        ));
+    }
+    let mut word = OsString::from(format!("--{long}"));
+    match (takes_value(&long), value) {
+        (true, Some(value)) => {
+            word.push("=");
+            word.push(value);
+        }
+        (true, None) => return Err(format!("mount option `{name}` needs a value: {name}=...")),
+        (false, None) => {}
+        (false, Some(_)) => return Err(format!("mount option `{name}` takes no value")),
+    }
+    Ok(Some(word))
+}
+
+/// The words of `diskfs umount` for `DIR [-nlfvr] [-t TYPE] [-N NAMESPACE]`.
+fn umount(words: &[OsString]) -> Result<Option<Vec<OsString>>, String> {
+    let given = Given::parse(words)?;
+    if given.operands.is_empty() {
+        return Err("write DIRECTORY [-nlfv]".to_owned());
+    }
+    let mut translated: Vec<OsString> = ["diskfs", "umount"].map(OsString::from).into();
+    translated.extend(given.has(b'l').then(|| "--lazy".into()));
+    translated.push("--".into());
+    translated.extend(given.operands);
+    Ok(Some(translated))
+}
+
+/// Writes mount.diskfs.8, and a reference to it for each other name.
+pub(super) fn write_pages(directory: &Path) -> std::io::Result<()> {
+    let page = directory.join("mount.diskfs.8");
+    std::fs::write(page, PAGE)?;
+    for name in ["mount.fuse.diskfs", "umount.diskfs", "umount.fuse.diskfs"] {
+        let page = directory.join(name).with_added_extension("8");
+        std::fs::write(page, ".so man8/mount.diskfs.8\n")?;
+    }
+    Ok(())
+}
+
+const PAGE: &str = include_str!("helper/mount.diskfs.8");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn called(line: &str) -> Called {
+        Called::with(line.split(' ').map(OsString::from).collect())
+    }
+
+    fn words(line: &str) -> String {
+        match called(line) {
+            Called::AsHelper(words) => words.join(OsStr::new(" ")).into_string().unwrap(),
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn options_of_tables_are_those_of_the_command() {
+        assert_eq!(
+            words(
+                "/sbin/mount.fuse.diskfs /dev/null /mnt -o \
+                 volume=p3,ro,nofail,_netdev,noatime,x-systemd.device-timeout=9,user=ann -t fuse.diskfs"
+            ),
+            "diskfs mount --volume=p3 -oro -onoatime -- /dev/null /mnt"
+        );
+        assert_eq!(
+            words("mount.diskfs a.qcow2 /mnt -sn -o rw,bogus,allow_other,uid=0:1000:1,force_share"),
+            "diskfs mount -orw -oallow_other --uid=0:1000:1 --force-share -- a.qcow2 /mnt"
+        );
+        assert_eq!(
+            words("mount.diskfs -v -o overlay=\"a,b\",key=all:file:/k a.qcow2 /mnt"),
+            "diskfs mount --verbose --overlay=a,b --key=all:file:/k -- a.qcow2 /mnt"
+        );
+        assert_eq!(
+            words("umount.fuse.diskfs /mnt -nl"),
+            "diskfs umount --lazy -- /mnt"
+        );
+    }
+
+    #[test]
+    fn what_is_not_for_mounts_is_refused_or_passed_over() {
+        for line in [
+            "mount.diskfs a.qcow2",
+            "mount.diskfs a.qcow2 /mnt -o bogus",
+            "mount.diskfs a.qcow2 /mnt -o foreground",
+            "mount.diskfs a.qcow2 /mnt -o volume",
+            "mount.diskfs a.qcow2 /mnt -o force_share=1",
+            "mount.diskfs a.qcow2 /mnt -o remount,ro",
+            "mount.diskfs a.qcow2 /mnt -o",
+            "umount.diskfs -l",
+        ] {
+            assert_eq!(called(line), Called::Done(USAGE), "{line}");
+        }
+        for line in [
+            "mount.diskfs /no/such /mnt -o nofail",
+            "mount.diskfs /no/such /mnt -f -o ro",
+        ] {
+            assert_eq!(called(line), Called::Done(0), "{line}");
+        }
+        assert!(matches!(called("diskfs mount a /mnt"), Called::AsIs(_)));
+    }
+}

@@ -1,0 +1,143 @@
+//! mount(8) and umount(8), which call the program by links: `mount.fuse.diskfs`, `umount.fuse.diskfs`.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use diskfs_fixtures::{image, require};
+
+use super::{DISKFS, Mountpoint, can_mount, diskfs, processes_with, stderr};
+
+/// Links where mount(8) looks for helpers, which go away with it.
+struct Installed(Vec<PathBuf>);
+
+impl Installed {
+    fn new() -> Self {
+        let names = ["mount.fuse.diskfs", "umount.fuse.diskfs"];
+        let links = names.map(|name| Path::new("/sbin").join(name));
+        let is_free = |link: &PathBuf| link.symlink_metadata().is_err();
+        assert!(links.iter().all(is_free), "{links:?} are installed already");
+        let mut installed = Self(Vec::new());
+        for link in links {
+            symlink(DISKFS, &link).unwrap();
+            installed.0.push(link);
+        }
+        installed
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        for link in &self.0 {
+            let _ = fs::remove_file(link);
+        }
+    }
+}
+
+fn called(program: &str, words: &[&str]) -> Output {
+    Command::new(program)
+        .args(words)
+        .env("DISKFS_VM", "none")
+        .output()
+        .unwrap()
+}
+
+/// What a mount's table says of its options.
+fn is_writable(at: &Mountpoint) -> bool {
+    let written = fs::write(at.join("new"), "new\n").is_ok();
+    if written {
+        fs::remove_file(at.join("new")).unwrap();
+    }
+    written
+}
+
+#[test]
+fn mount_and_umount_call_the_program() {
+    if can_mount().is_none() {
+        return;
+    }
+    let _installed = Installed::new();
+    let (image, at) = (image("ext4-default"), Mountpoint::new());
+    let (source, place) = (image.path().display().to_string(), at.display().to_string());
+    let options = "volume=disk,ro,nofail,_netdev,noatime,x-systemd.device-timeout=9s,allow_other";
+    let table = image.directory().join("fstab");
+    let line = format!("{source} {place} fuse.diskfs {options} 0 0\n");
+    fs::write(&table, line).unwrap();
+    let table = table.display().to_string();
+    let by_words = ["-t", "fuse.diskfs", &source, &place, "-o", options];
+    let by_table = ["-T", &table, &place];
+    let all = ["-T", &table, "-a"];
+    let to_write = ["-t", "fuse.diskfs", &source, &place];
+    for (words, writes) in [
+        (&by_words[..], false),
+        (&by_table, false),
+        (&all, false),
+        (&to_write, true),
+    ] {
+        let mounted = called("mount", words);
+        assert!(mounted.status.success(), "{words:?}: {}", stderr(&mounted));
+        assert!(at.is_mounted() && at.join("lost+found").is_dir());
+        assert_eq!(is_writable(&at), writes, "{words:?}");
+        let unmounted = called("umount", &[&place]);
+        assert!(unmounted.status.success(), "{}", stderr(&unmounted));
+        assert!(!at.is_mounted());
+        // umount(8) waited for the server, as `diskfs umount` does.
+        assert!(processes_with(&image.path()).is_empty());
+    }
+    // The exit codes are those of mount(8).
+    let failed = called(
+        "mount",
+        &["-t", "fuse.diskfs", &source, &place, "-o", "volume=p9"],
+    );
+    assert_eq!(failed.status.code(), Some(32), "{}", stderr(&failed));
+    assert!(stderr(&failed).contains("p9"), "{}", stderr(&failed));
+    let wrong = called(
+        "mount",
+        &["-t", "fuse.diskfs", &source, &place, "-o", "bogus"],
+    );
+    assert_eq!(wrong.status.code(), Some(1), "{}", stderr(&wrong));
+    assert!(stderr(&wrong).contains("unknown mount option `bogus`"));
+    let none = called(
+        "mount",
+        &["-t", "fuse.diskfs", "/no/such", &place, "-o", "nofail"],
+    );
+    assert!(
+        none.status.success() && !at.is_mounted(),
+        "{}",
+        stderr(&none)
+    );
+}
+
+#[test]
+fn a_mount_in_another_namespace_is_told_and_not_waited_for() {
+    if can_mount().is_none() || require("unshare").is_none() {
+        return;
+    }
+    let (image, at) = (image("ext4-default"), Mountpoint::new());
+    let mounted = diskfs(["mount".as_ref(), image.path().as_os_str(), at.as_os_str()]);
+    assert!(mounted.status.success(), "{}", stderr(&mounted));
+    // The mounts of the tests that run beside this one are let go of at once.
+    let script = "grep ' fuse.diskfs ' /proc/self/mountinfo | cut -d' ' -f5 | while read -r at; do \
+                  [ \"$at\" = \"$1\" ] || umount -i -l \"$at\"; done; echo; exec sleep 60";
+    let mut other = Command::new("unshare")
+        .args(["-m", "sh", "-c", script, "sh"])
+        .arg(at.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = [0];
+    std::io::Read::read_exact(other.stdout.as_mut().unwrap(), &mut line).unwrap();
+    let started = Instant::now();
+    let unmounted = diskfs(["umount".as_ref(), at.as_os_str()]);
+    let told = stderr(&unmounted);
+    assert!(started.elapsed() < Duration::from_secs(20));
+    assert_eq!(unmounted.status.code(), Some(6), "{told}");
+    assert!(told.contains(&format!("(pid {})", other.id())), "{told}");
+    assert!(told.contains("nsenter -t") && !at.is_mounted(), "{told}");
+    other.kill().unwrap();
+    other.wait().unwrap();
+    let waited = diskfs(["wait".as_ref(), image.path().as_os_str()]);
+    assert!(waited.status.success(), "{}", stderr(&waited));
+}
