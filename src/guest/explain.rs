@@ -84,6 +84,7 @@ pub fn unused_volumes(disk: &Disk, systems: &[SystemReport]) -> Result<Vec<Volum
             system.root == name || mounts.any(|mount| mount.volume.as_deref() == Some(name))
         })
     };
+    let unopened = super::unopened(disk)?;
     let mut unused = Vec::new();
     for volume in disk.volumes()? {
         if is_used(volume.name()) {
@@ -101,7 +102,11 @@ pub fn unused_volumes(disk: &Disk, systems: &[SystemReport]) -> Result<Vec<Volum
             Err(problem) => problem,
             Ok(_) if disk.is_member(volume)? => "a part of what is listed beside it".to_owned(),
             Ok(_) if volume.is_unlocked() => format!("what is inside is {}/luks", volume.name()),
-            Ok(content) => why_unused(content, volume.is_readable()?),
+            Ok(content) => {
+                let mut failed = unopened.iter().filter(|it| it.volume == volume.name());
+                let failed = failed.next().map(|it| it.error.reason());
+                failed.unwrap_or_else(|| why_unused(content))
+            }
         };
         unused.push(VolumeUse {
             volume: volume.name().to_owned(),
@@ -112,14 +117,13 @@ pub fn unused_volumes(disk: &Disk, systems: &[SystemReport]) -> Result<Vec<Volum
     Ok(unused)
 }
 
-fn why_unused(content: Option<&Content>, is_readable: bool) -> String {
+fn why_unused(content: Option<&Content>) -> String {
     match content {
         None => "holds nothing that is known".to_owned(),
         Some(content) => match content.class {
             crate::ContentClass::Swap => "swap area".to_owned(),
             crate::ContentClass::Container => "needs a key, or members that are missing".to_owned(),
-            crate::ContentClass::Filesystem if is_readable => "no system mounts it".to_owned(),
-            crate::ContentClass::Filesystem => format!("{} is not read", content.kind),
+            crate::ContentClass::Filesystem => "no system mounts it".to_owned(),
         },
     }
 }

@@ -151,6 +151,7 @@ const NO_KEY: Mistake = Mistake {
     code: 6,
     names: "--key",
     lines: &[
+        "inspect luks.img",
         "log luks.img",
         "ls luks.img",
         "find luks.img",
@@ -169,6 +170,7 @@ const WRONG_KEY: Mistake = Mistake {
     code: 6,
     names: "no key slot",
     lines: &[
+        "inspect --key all:file:file luks.img",
         "ls --key all:file:file luks.img",
         "cat --key all:file:file luks.img:/etc/fstab",
         "cp --key all:file:file file luks.img:/etc",
@@ -176,6 +178,19 @@ const WRONG_KEY: Mistake = Mistake {
         "write --key all:file:file luks.img:/etc/motd",
         "deploy --key all:file:file luks.img --hostname x",
         "mount --key all:file:file luks.img .",
+    ],
+};
+
+const NO_TERMINAL: Mistake = Mistake {
+    kind: "other",
+    code: 1,
+    names: "there is no terminal",
+    lines: &[
+        "inspect --key all:ask luks.img",
+        "ls --key all:ask luks.img",
+        "cp --key all:ask file luks.img:/etc",
+        "deploy --key all:ask luks.img --hostname x",
+        "mount --key all:ask luks.img .",
     ],
 };
 
@@ -371,7 +386,11 @@ fn wrong_names_are_told() {
 #[test]
 fn wrong_keys_are_told() {
     let Some(scene) = scene() else { return };
-    told(scene.path(), &[NO_KEY, WRONG_KEY], &Way::default());
+    told(
+        scene.path(),
+        &[NO_KEY, WRONG_KEY, NO_TERMINAL],
+        &Way::default(),
+    );
 }
 
 #[test]

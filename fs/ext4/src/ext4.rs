@@ -146,7 +146,8 @@ impl Ext4 {
                 let reason = format!("an entry names inode {inode}, which holds no file");
                 Err(Error::new(ErrorKind::Corrupt, reason).in_inode(dir))
             }
-            found => found.map(|_| number),
+            // What else is wrong with it, whoever reads it is told.
+            _ => Ok(number),
         }
     }
 
