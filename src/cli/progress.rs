@@ -4,9 +4,10 @@ mod counted;
 mod rate;
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::ProgressMode;
@@ -19,11 +20,8 @@ const QUIET: Duration = Duration::from_secs(1);
 /// Between two updates.
 const STEP: Duration = Duration::from_millis(200);
 
-/// How many columns the bar has.
-const BAR_COLUMNS: usize = 30;
-
-/// Whether a line of progress stands on the terminal.
-static DRAWN: AtomicBool = AtomicBool::new(false);
+/// The bar that stands on the terminal.
+static DRAWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 /// Files and bytes done so far, of a total that may not be known.
 pub(crate) struct Progress {
@@ -119,7 +117,7 @@ impl Progress {
         match self.shown {
             Shown::Not => {}
             Shown::Json => say(&state.json()),
-            Shown::Bar => draw(&state.line()),
+            Shown::Bar => draw(&state),
         }
     }
 
@@ -170,10 +168,11 @@ impl State {
         })
     }
 
-    fn line(&self) -> String {
+    /// Returns the numbers beside the bar. They are ours: the library's rate counts what came before the bar.
+    fn text(&self) -> String {
         let bytes = units(self.bytes);
         let mut parts = vec![match self.total_bytes {
-            Some(total) => format!("{} {bytes} of {}", bar(self.bytes, total), units(total)),
+            Some(total) => format!("{bytes} of {}", units(total)),
             None if self.bytes == 0 => format!("{} files", self.files),
             None => format!("{} files, {bytes}", self.files),
         }];
@@ -185,16 +184,6 @@ impl State {
         );
         parts.join(", ")
     }
-}
-
-/// `[=====>    ]`.
-fn bar(done: u64, total: u64) -> String {
-    let columns = u128::try_from(BAR_COLUMNS).unwrap_or(0);
-    let filled = u128::from(done.min(total)) * columns;
-    let filled = filled.checked_div(total.into()).unwrap_or(columns);
-    let filled = usize::try_from(filled).unwrap_or(BAR_COLUMNS);
-    let tip = if filled < BAR_COLUMNS { ">" } else { "" };
-    format!("[{:<BAR_COLUMNS$}]", format!("{}{tip}", "=".repeat(filled)))
 }
 
 /// `8 s`, `2 min 5 s`, `3 h 20 min`.
@@ -211,19 +200,27 @@ fn say(progress: &serde_json::Value) {
     let _ = io::stderr().write_all(line.as_bytes()); // Nowhere left to complain.
 }
 
-/// Writes a line over the one before, cut to the terminal's width: two lines could not be taken back.
-fn draw(line: &str) {
-    let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(80, |size| size.ws_col);
-    let columns = usize::from(if columns == 0 { 80 } else { columns });
-    let line: String = line.chars().take(columns.saturating_sub(1)).collect();
-    DRAWN.store(true, Ordering::Relaxed);
-    let _ = io::stderr().write_all(format!("\r{line}\x1b[K").as_bytes());
+fn draw(state: &State) {
+    let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let bar = drawn.get_or_insert_with(|| ProgressBar::new(0));
+    let template = match state.total_bytes {
+        Some(_) => "[{bar:30}] {msg}",
+        None => "{msg}",
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar.set_length(state.total_bytes.unwrap_or(0));
+    bar.set_position(state.bytes);
+    bar.set_message(state.text());
+    bar.tick();
 }
 
-/// Takes the line of progress away, if there is one, so that something else can be said.
+/// Takes the bar away, if there is one, so that something else can be said.
 pub(crate) fn clear() {
-    if DRAWN.swap(false, Ordering::Relaxed) {
-        let _ = io::stderr().write_all(b"\r\x1b[K");
+    let drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(bar) = drawn {
+        bar.finish_and_clear();
     }
 }
 
@@ -239,23 +236,18 @@ mod tests {
             total_bytes: Some(1 << 30),
             per_second: Some(64 << 20),
         };
-        assert_eq!(
-            state.line(),
-            "[===============>              ] 512 MiB of 1 GiB, 64 MiB/s, 8 s left"
-        );
+        assert_eq!(state.text(), "512 MiB of 1 GiB, 64 MiB/s, 8 s left");
         let unknown = State {
             total_bytes: None,
             ..state
         };
-        assert_eq!(unknown.line(), "7 files, 512 MiB, 64 MiB/s");
+        assert_eq!(unknown.text(), "7 files, 512 MiB, 64 MiB/s");
         let first = State {
             bytes: 0,
             per_second: None,
             ..unknown
         };
-        assert_eq!(first.line(), "7 files");
-        assert_eq!(bar(3, 0).len(), BAR_COLUMNS + 2);
-        assert_eq!(bar(u64::MAX, 1), format!("[{}]", "=".repeat(BAR_COLUMNS)));
+        assert_eq!(first.text(), "7 files");
         assert_eq!(duration(125), "2 min 5 s");
         assert_eq!(duration(12_000), "3 h 20 min");
     }
