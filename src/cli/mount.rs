@@ -5,13 +5,14 @@
 //! server is killed. The companion is started anew and not copied: it must not have the name by
 //! which somebody kills the server.
 
+mod companion;
+mod contents;
+
 use std::ffi::{OsStr, OsString};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -19,22 +20,21 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use diskfs::export::fuse::{
-    self, Access, Effect, Ending, HowItEnds, IdMap, IdMapping, MountId, Mounted, Options, Writes,
+    self, Access, Effect, Ending, HowItEnds, IdMap, IdMapping, Mounted, Options, Writes,
 };
-use diskfs::{Disk, Error, ErrorKind, Filesystem, Result, WritableFilesystem, WriteOptions, guest};
+use diskfs::{Disk, Error, ErrorKind, Result};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde_json::Map;
 
 use super::explain;
 use super::fork::{Fork, fork};
-use super::options::{SourceArgs, VolumeArgs};
+use super::options::SourceArgs;
 use super::session::{Output, Session, stdout};
 use super::show::json::{self as document, put_name};
 use super::signals::Signals;
 use super::target::forget;
-
-/// This program, also after an upgrade replaced its file.
-const SELF: &str = "/proc/self/exe";
+use companion::{Companion, watch};
+use contents::{reader, way_on, writer};
 
 /// How long those who use the mount have to finish when a signal ends it.
 const GRACE: Duration = Duration::from_secs(1);
@@ -335,52 +335,6 @@ fn mount_disk(
     fuse::mount_writable(filesystem.driver(), operands.mountpoint, &options)
 }
 
-/// What is mounted: the volume or the system that is named, the only one, or all side by side.
-fn reader(disk: &Disk, source: &SourceArgs, session: &mut Session) -> Result<Filesystem> {
-    match source.volume.any_filesystem(disk) {
-        Err(error) if is_choice(&error, &source.volume) => {
-            guest::side_by_side(disk, systems(disk, session)?)
-        }
-        meant => meant,
-    }
-}
-
-/// The same for writing.
-fn writer(disk: &Disk, source: &SourceArgs, session: &mut Session) -> Result<WritableFilesystem> {
-    let options = WriteOptions::default();
-    match source.volume.any_writable_filesystem(disk, options) {
-        Err(error) if is_choice(&error, &source.volume) => {
-            guest::writable_side_by_side(disk, systems(disk, session)?, &options)
-        }
-        meant => meant,
-    }
-}
-
-/// Returns the systems that are mounted side by side. Without one, the volumes are, and a warning names those that may
-/// hold a system and can't be read.
-fn systems(disk: &Disk, session: &mut Session) -> Result<Vec<guest::System>> {
-    let systems = guest::systems(disk)?;
-    if systems.is_empty() && !guest::unopened(disk)?.is_empty() {
-        session.warn(&guest::no_system(disk).to_string());
-    }
-    Ok(systems)
-}
-
-/// Whether there are several that could be meant, and none was named.
-fn is_choice(error: &Error, volume: &VolumeArgs) -> bool {
-    error.kind() == ErrorKind::Ambiguous && !volume.names_one()
-}
-
-/// What can be done with an image that can't be written.
-fn way_on(error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::Unsupported | ErrorKind::ReadOnly if error.next_step().is_none() => {
-            error.with_hint("mount it without --rw to read it")
-        }
-        _ => error,
-    }
-}
-
 /// Says that the mount works, and lets go of the terminal, the session and the directory.
 fn go_into_background(mut waiting: PipeWriter) -> Result<()> {
     let null = std::fs::File::options()
@@ -432,67 +386,6 @@ impl End {
         let closed = disk.map_or(Ok(()), Disk::close);
         closed.inspect_err(|error| self.ending.went_badly(error))
     }
-}
-
-/// The process that unmounts when the server is killed: its standard input ends then, because nobody
-/// else has the other end of that pipe.
-///
-/// It is told the mount's number and path, each ended by a NUL, when there is one; and one byte more
-/// when the mount is gone. If it looked for itself it might meet the next mount at that place.
-struct Companion {
-    pipe: PipeWriter,
-}
-
-impl Companion {
-    fn start(mountpoint: &Path, orphaned: PipeReader) -> Result<()> {
-        Command::new(SELF)
-            .arg0("diskfs")
-            .args(["mount", "--watch", "--", "-"])
-            .arg(mountpoint)
-            .stdin(orphaned)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .current_dir("/")
-            .spawn()?;
-        Ok(())
-    }
-
-    fn watch_over(&mut self, id: MountId, mountpoint: &Path) -> Result<()> {
-        let mut message = id.to_string().into_bytes();
-        message.push(0);
-        message.extend_from_slice(mountpoint.as_os_str().as_bytes());
-        message.push(0);
-        self.pipe.write_all(&message)?;
-        Ok(())
-    }
-
-    /// Tells the companion that the mount is gone.
-    fn release(mut self) {
-        // If it fails, the companion is gone, too.
-        let _ = self.pipe.write_all(b"\n");
-    }
-}
-
-/// What the companion does.
-fn watch() -> Result<()> {
-    // Ctrl-C and the end of the terminal are for the server.
-    let _ = rustix::process::setsid();
-    let _signals = Signals::hold();
-    let mut told = Vec::new();
-    io::stdin().lock().read_to_end(&mut told)?;
-    match orphaned(&told) {
-        Some((id, mountpoint)) => fuse::detach(mountpoint, id),
-        None => Ok(()),
-    }
-}
-
-/// The mount that the server left behind, by what it told its companion.
-fn orphaned(told: &[u8]) -> Option<(MountId, &Path)> {
-    let mut parts = told.split(|&byte| byte == 0);
-    let id = std::str::from_utf8(parts.next()?).ok()?.parse().ok()?;
-    let mountpoint = Path::new(OsStr::from_bytes(parts.next()?));
-    let is_left = parts.next()?.is_empty();
-    is_left.then_some((id, mountpoint))
 }
 
 /// What the words of the command come to.
@@ -638,18 +531,6 @@ mod tests {
         assert_eq!(mapped.ids.gid.map(1), 7);
         let error = options(&["--uid", "1", "--uid", "2"]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
-    }
-
-    #[test]
-    fn a_companion_acts_only_on_a_mount_that_was_left() {
-        assert!(orphaned(b"").is_none(), "the mount failed");
-        assert!(orphaned(b"0:39\0/mn").is_none(), "cut short");
-        assert!(orphaned(b"0:39\0/mnt\0\n").is_none(), "unmounted");
-        let (id, mountpoint) = orphaned(b"0:39\0/mnt\0").unwrap();
-        assert_eq!(
-            (id.to_string().as_str(), mountpoint),
-            ("0:39", Path::new("/mnt"))
-        );
     }
 
     #[test]
