@@ -205,9 +205,8 @@ impl WritingAdapter {
 
     /// Opens a file. Without flags it is the kernel that keeps its contents, and what it has of them
     /// from before.
-    fn open_file(&self, inode: InodeNumber, flags: OpenFlags, asker: Asker) -> Result<FopenFlags> {
-        let truncates = flags.0 & libc::O_TRUNC != 0;
-        if flags.acc_mode() == OpenAccMode::O_RDONLY && !truncates {
+    fn open_file(&self, inode: InodeNumber, flags: OpenFlags) -> Result<FopenFlags> {
+        if flags.acc_mode() == OpenAccMode::O_RDONLY {
             return Ok(FopenFlags::FOPEN_KEEP_CACHE);
         }
         let FileFlags {
@@ -215,12 +214,9 @@ impl WritingAdapter {
             append_only,
             ..
         } = self.fs.metadata(inode)?.flags;
-        let appends = flags.0 & libc::O_APPEND != 0 && !truncates;
+        let appends = flags.0 & libc::O_APPEND != 0;
         if immutable || (append_only && !appends) {
             return Err(Error::from(ErrorKind::NotPermitted).in_inode(inode));
-        }
-        if truncates {
-            self.set_len(inode, 0, asker)?;
         }
         Ok(if append_only && self.writes == Writes::Cached {
             // The cache writes whole pages, from before the end on.

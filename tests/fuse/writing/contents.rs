@@ -1,8 +1,8 @@
 //! What is written is what is read, and says when it can't be.
 
 use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
@@ -281,6 +281,32 @@ fn times_are_as_they_were_set_or_as_of_now() {
     assert_eq!(accessed.seconds, 0x3_0000_0000, "UTIME_OMIT");
     let found = fs::metadata(&path).unwrap();
     assert_eq!((found.mtime(), found.mtime_nsec()), (7, 7));
+}
+
+/// Opening a running program with O_TRUNC fails, and leaves the program and its file alone.
+#[test]
+fn a_running_program_is_not_truncated() {
+    if can_mount().is_none() {
+        return;
+    }
+    let m = Writable::new();
+    let program = m.join("sleep");
+    fs::copy("/bin/sleep", &program).unwrap();
+    let size_bytes = fs::metadata(&program).unwrap().len();
+    let mut running = Command::new(&program).arg("60").spawn().unwrap();
+    for options in [
+        File::options().write(true),
+        File::options().write(true).truncate(true),
+        File::options().read(true).custom_flags(libc::O_TRUNC),
+    ] {
+        let refused = options.open(&program).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ExecutableFileBusy);
+    }
+    assert!(running.try_wait().unwrap().is_none());
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert_eq!(fs::metadata(&program).unwrap().len(), size_bytes);
+    assert!(fs::read(&program).unwrap() == fs::read("/bin/sleep").unwrap());
 }
 
 #[test]

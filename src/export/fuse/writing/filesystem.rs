@@ -297,12 +297,9 @@ impl Filesystem for WritingAdapter {
         });
     }
 
-    fn open(&self, request: &Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        if flags.0 & libc::O_TRUNC != 0 {
-            self.changed.note();
-        }
+    fn open(&self, _request: &Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         self.reading.answer("open", || {
-            match self.open_file(self.inode(node), flags, Asker::new(request)) {
+            match self.open_file(self.inode(node), flags) {
                 Ok(flags) => reply.opened(NO_HANDLE, flags),
                 Err(error) => reply.error(report("open", &error)),
             }

@@ -3,8 +3,7 @@
 use fuser::InitFlags;
 
 /// What the kernel is asked for, as far as it has it; the reasons are in `src/export/DESIGN.md`.
-pub(super) const WANTED: [InitFlags; 9] = [
-    InitFlags::FUSE_ATOMIC_O_TRUNC,
+pub(super) const WANTED: [InitFlags; 8] = [
     InitFlags::FUSE_HANDLE_KILLPRIV_V2,
     // The umask is the driver's to apply: a default ACL goes before it.
     InitFlags::FUSE_DONT_MASK,
