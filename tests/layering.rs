@@ -35,6 +35,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // A file of a guest, whatever filesystem it is on.
     ("diskfs-rpm", &["diskfs-block"]),
     // Texts of a guest, whoever has read them.
+    ("diskfs-etc", &[]),
     ("diskfs-selinux", &[]),
     // The variables of a machine's firmware.
     ("diskfs-varstore", &["diskfs-block"]),
@@ -81,6 +82,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-journal",
             "diskfs-luks",
             "diskfs-volume",
+            "diskfs-etc",
             "diskfs-exfat",
             "diskfs-ext4",
             "diskfs-fat",

@@ -15,6 +15,7 @@
 mod change;
 mod content;
 mod deploy;
+mod etc;
 mod exfat;
 mod ext4;
 mod ext4_write;
@@ -91,13 +92,15 @@ pub enum Target {
     Rpm,
     /// The texts of a policy of SELinux, and labels of paths by them.
     Selinux,
+    /// The text files of `/etc`, read and edited.
+    Etc,
     /// A UEFI variable store, with a right checksum: all that it says, then edits.
     Varstore,
 }
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Probe,
         Self::ProbeContent,
         Self::Qcow2,
@@ -119,6 +122,7 @@ impl Target {
         Self::Remote,
         Self::Rpm,
         Self::Selinux,
+        Self::Etc,
         Self::Varstore,
     ];
 
@@ -146,6 +150,7 @@ impl Target {
             Self::Remote => "remote",
             Self::Rpm => "rpm",
             Self::Selinux => "selinux",
+            Self::Etc => "etc",
             Self::Varstore => "varstore",
         }
     }
@@ -174,6 +179,7 @@ impl Target {
             Self::Remote => remote::session(device),
             Self::Rpm => rpm::packages(device),
             Self::Selinux => selinux::labels(device),
+            Self::Etc => etc::texts(device),
             Self::Varstore => varstore::store(device),
         }
     }
@@ -201,7 +207,8 @@ impl Target {
             | Self::Registry
             | Self::Remote
             | Self::Rpm
-            | Self::Selinux => {
+            | Self::Selinux
+            | Self::Etc => {
                 self.run(device);
             }
         }
@@ -324,4 +331,9 @@ pub fn rpm(data: &[u8]) {
 /// [`Target::Selinux`] on an input.
 pub fn selinux(data: &[u8]) {
     Target::Selinux.run(&device(data));
+}
+
+/// [`Target::Etc`] on an input.
+pub fn etc(data: &[u8]) {
+    Target::Etc.run(&device(data));
 }

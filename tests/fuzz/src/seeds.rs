@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use diskfs_block::BlockRead;
 
 use crate::{
-    Sparse, Target, deploy, guest, journal, labels, luks, registry, remote, rpm, selinux,
+    Sparse, Target, deploy, etc, guest, journal, labels, luks, registry, remote, rpm, selinux,
     systemd_journal, varstore,
 };
 
@@ -227,6 +227,7 @@ fn tiny() -> Vec<Seed> {
             .map(|(name, image)| of(Target::Rpm, name, image)),
     );
     seeds.extend(selinux::seeds().map(|(name, image)| of(Target::Selinux, name, &image)));
+    seeds.push(of(Target::Etc, "texts", &etc::seed()));
     seeds.extend(labels::seeds().map(|(name, image)| of(Target::Mbr, name, &image)));
     seeds.extend(Target::ALL.map(|target| of(target, "zeroes", &empty)));
     seeds
