@@ -51,44 +51,31 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub mod archive;
-pub mod deploy;
-mod error;
-pub mod export;
-mod file;
-mod file_device;
-mod filesystem;
-pub mod guest;
-pub mod inspect;
-#[cfg(test)]
-mod kept_schema;
-pub mod logs;
-mod problem;
-mod shell;
-mod stack;
-pub mod time;
-pub mod unpack;
-#[cfg(feature = "vhost-user")]
-mod vhost_user;
-#[cfg(feature = "microvm")]
-pub mod vm;
-mod writable;
-
 pub use diskfs_block as block;
 pub use diskfs_image as image;
 pub use diskfs_luks as luks;
-pub use diskfs_varstore as varstore;
 pub use diskfs_vfs as vfs;
+
 pub use diskfs_volume as volume;
 
-pub use diskfs_image::{Format, Gate, OpenOptions, Share, StaleBase};
-
-pub use error::{Error, ErrorKind, Result};
-pub use file::File;
-pub use filesystem::Filesystem;
-pub use stack::{
-    CodePage, Commits, Content, ContentClass, Disk, DiskId, ExfatOptions, Fallback, FatKind,
-    FatOptions, Group, Keys, MdArray, NewFilesystem, RootReserve, SwapOptions, Volume, Wanted,
-    WriteOptions,
+pub use diskfs_disk::{
+    CodePage, Commits, Content, ContentClass, Disk, DiskId, Error, ErrorKind, ExfatOptions,
+    Fallback, FatKind, FatOptions, File, FileDevice, Filesystem, Format, Gate, Group, Keys,
+    MdArray, NewFilesystem, OpenOptions, Result, RootReserve, Share, StaleBase, SwapOptions,
+    Volume, Wanted, WritableFilesystem, WriteOptions, guest, time,
 };
-pub use writable::WritableFilesystem;
+
+#[cfg(feature = "deploy")]
+pub use diskfs_archive::{self as archive, unpack};
+#[cfg(feature = "deploy")]
+pub use diskfs_deploy as deploy;
+#[cfg(any(feature = "fuse", feature = "vhost-user"))]
+pub use diskfs_export as export;
+#[cfg(feature = "inspect")]
+pub use diskfs_inspect as inspect;
+#[cfg(feature = "logs")]
+pub use diskfs_logs as logs;
+#[cfg(feature = "cli")]
+pub use diskfs_varstore as varstore;
+#[cfg(feature = "microvm")]
+pub use diskfs_vm as vm;

@@ -38,6 +38,7 @@ pub mod group;
 pub mod gshadow;
 pub mod passwd;
 pub mod shadow;
+pub mod shell;
 pub mod sshd_config;
 pub mod sudoers;
 pub mod table;

@@ -283,7 +283,7 @@ fn times_are_as_they_were_set_or_as_of_now() {
     assert_eq!((found.mtime(), found.mtime_nsec()), (7, 7));
 }
 
-/// Opening a running program with O_TRUNC fails, and leaves the program and its file alone.
+/// Opening a running program with `O_TRUNC` fails, and leaves the program and its file alone.
 #[test]
 fn a_running_program_is_not_truncated() {
     if can_mount().is_none() {

@@ -1,0 +1,464 @@
+//! The connection to the kernel: `/dev/fuse`, mounted by ourselves as root, or by fusermount3.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IoSliceMut, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::fs::{AtFlags, StatxFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+
+use super::mount_table::{KIND, MountId, lossy, mounted_at};
+use super::options::{Access, Direction, Effect, Options};
+use diskfs_disk::{Error, ErrorKind, Result};
+
+const DEVICE: &str = "/dev/fuse";
+
+/// The helper that may mount for an ordinary user.
+const FUSERMOUNT: &str = "fusermount3";
+
+/// What a mount in `/proc/self/mountinfo` is called behind `fuse.`.
+const SUBTYPE: &str = "diskfs";
+
+/// The type of the root directory, as the kernel wants to know it beforehand: `S_IFDIR`.
+const ROOT_MODE: &str = "40000";
+
+/// A mount and the kernel's end of it. Dropped, it unmounts what is still mounted.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) device: File,
+    pub(super) mount: MountPoint,
+}
+
+/// Where the filesystem is mounted.
+#[derive(Debug)]
+pub(super) struct MountPoint {
+    pub(super) path: PathBuf,
+    pub(super) id: MountId,
+    unique_id: Option<u64>,
+}
+
+impl MountPoint {
+    fn new(path: PathBuf, id: MountId) -> Self {
+        Self {
+            unique_id: unique_id(&path),
+            path,
+            id,
+        }
+    }
+
+    /// After the connection has ended. An unmount ends it, and leaves nothing to do; an abort does,
+    /// and leaves a dead mount. The kernel gives device numbers away again at once, so what is
+    /// found may be the next mount already.
+    pub(super) fn clear(self) {
+        if unique_id(&self.path) != self.unique_id {
+            std::mem::forget(self);
+        }
+    }
+}
+
+impl Drop for MountPoint {
+    fn drop(&mut self) {
+        let _ = detach(&self.path, self.id);
+    }
+}
+
+/// Takes the mount `id` out of the tree, if it is still there. Whoever unmounted it may have
+/// mounted something else at the same place since: that stays.
+///
+/// # Errors
+/// When the kernel or fusermount3 refuse.
+pub fn detach(mountpoint: &Path, id: MountId) -> Result<()> {
+    unmount_if(mountpoint, id, Laziness::Detach)
+}
+
+/// Unmounts `id`, if that is what is mounted there.
+pub(super) fn unmount_if(mountpoint: &Path, id: MountId, laziness: Laziness) -> Result<()> {
+    match mounted_at(mountpoint)? {
+        Some(found) if found.id == id => unmount(mountpoint, laziness),
+        _ => Ok(()),
+    }
+}
+
+/// The number of the topmost mount at `path` that no other ever gets, on Linux 6.8 and later. It is
+/// found without asking the filesystem, so also while nobody answers.
+fn unique_id(path: &Path) -> Option<u64> {
+    /// linux/stat.h.
+    const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
+    let wanted = StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE);
+    let quietly = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+    let found = rustix::fs::statx(rustix::fs::CWD, path, quietly, wanted).ok()?;
+    (found.stx_mask & STATX_MNT_ID_UNIQUE != 0).then_some(found.stx_mnt_id)
+}
+
+/// Mounts at `mountpoint`, without anybody to answer yet.
+pub(super) fn connect(
+    mountpoint: &Path,
+    direction: Direction,
+    options: &Options,
+) -> Result<Connection> {
+    let path = check_mountpoint(mountpoint).map_err(|error| error.in_file(mountpoint))?;
+    let device = mount_directly(&path, direction, options)
+        .and_then(|mounted| match mounted {
+            Some(device) => Ok(device),
+            None => mount_with_helper(&path, direction, options),
+        })
+        .map_err(|error| error.in_file(mountpoint))?;
+    let id = mounted_at(&path)?
+        .filter(|mount| mount.kind == KIND)
+        .map(|mount| mount.id)
+        .ok_or_else(|| {
+            let reason = "the mount is not in /proc/self/mountinfo";
+            Error::new(ErrorKind::Other, reason).in_file(mountpoint)
+        })?;
+    Ok(Connection {
+        device,
+        mount: MountPoint::new(path, id),
+    })
+}
+
+fn check_mountpoint(mountpoint: &Path) -> Result<PathBuf> {
+    let found = fs::canonicalize(mountpoint).and_then(|path| Ok((fs::metadata(&path)?, path)));
+    let (metadata, path) = found.map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::NOTCONN) => {
+            let reason = "mountpoint holds a FUSE mount whose server is gone";
+            Error::new(ErrorKind::Other, reason).with_hint("free it with `diskfs umount` first")
+        }
+        Some(Errno::NOENT) => Error::new(ErrorKind::NotFound, "mountpoint does not exist")
+            .with_hint("make it with mkdir"),
+        _ => error.into(),
+    })?;
+    if !metadata.is_dir() {
+        let reason = "mountpoint is not a directory";
+        return Err(Error::new(ErrorKind::NotADirectory, reason));
+    }
+    Ok(path)
+}
+
+/// Opens the device and mounts it. `None` when that takes rights that we lack.
+fn mount_directly(path: &Path, direction: Direction, options: &Options) -> Result<Option<File>> {
+    let device = match OpenOptions::new().read(true).write(true).open(DEVICE) {
+        Ok(device) => device,
+        Err(error) => match Errno::from_io_error(&error) {
+            Some(Errno::ACCESS | Errno::PERM) => return Ok(None),
+            Some(Errno::NOENT | Errno::NODEV | Errno::NXIO) => return Err(no_fuse()),
+            _ => return Err(Error::from(error).in_file(DEVICE)),
+        },
+    };
+    let data = kernel_options(&device, options);
+    let flags = flags(direction, options);
+    match rustix::mount::mount(&options.source, path, KIND, flags, data.as_c_str()) {
+        Ok(()) => Ok(Some(device)),
+        Err(Errno::PERM) => Ok(None),
+        Err(Errno::NODEV) => Err(no_fuse()),
+        Err(error) => Err(io::Error::from(error).into()),
+    }
+}
+
+fn no_fuse() -> Error {
+    Error::new(ErrorKind::Unsupported, "this kernel has no FUSE")
+        .with_hint("load it with `modprobe fuse`; in a container, pass /dev/fuse in")
+}
+
+/// What fuse.ko takes as `data` (Documentation/filesystems/fuse.rst).
+fn kernel_options(device: &File, options: &Options) -> CString {
+    let mut data = format!(
+        "fd={},rootmode={ROOT_MODE},user_id={},group_id={}",
+        device.as_raw_fd(),
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw(),
+    );
+    for option in access_options(options.access) {
+        data.push(',');
+        data.push_str(option);
+    }
+    CString::new(data).unwrap_or_default()
+}
+
+fn access_options(access: Access) -> &'static [&'static str] {
+    match access {
+        Access::Owner => &[],
+        Access::OwnerChecked => &["default_permissions"],
+        Access::Everyone => &["default_permissions", "allow_other"],
+    }
+}
+
+fn flags(direction: Direction, options: &Options) -> MountFlags {
+    let unless = |effect: Effect, flag: MountFlags| match effect {
+        Effect::Allowed => MountFlags::empty(),
+        Effect::Ignored => flag,
+    };
+    let direction = match direction {
+        Direction::ReadOnly => MountFlags::RDONLY,
+        Direction::ReadWrite => MountFlags::empty(),
+    };
+    // FUSE never tells that a file was read, so none of the other modes would be true.
+    direction
+        | MountFlags::NOATIME
+        | unless(options.suid, MountFlags::NOSUID)
+        | unless(options.devices, MountFlags::NODEV)
+        | unless(options.execute, MountFlags::NOEXEC)
+}
+
+/// What fusermount3 takes after `-o`.
+fn helper_options(direction: Direction, options: &Options) -> OsString {
+    let direction = match direction {
+        Direction::ReadOnly => "ro",
+        Direction::ReadWrite => "rw",
+    };
+    let mut list = format!("{direction},noatime,subtype={SUBTYPE}").into_bytes();
+    let by_effect = [
+        (options.suid, "suid", "nosuid"),
+        (options.devices, "dev", "nodev"),
+        (options.execute, "exec", "noexec"),
+    ];
+    let by_effect = by_effect
+        .iter()
+        .map(|(effect, allowed, ignored)| match effect {
+            Effect::Allowed => *allowed,
+            Effect::Ignored => *ignored,
+        });
+    for option in by_effect.chain(access_options(options.access).iter().copied()) {
+        list.push(b',');
+        list.extend_from_slice(option.as_bytes());
+    }
+    list.extend_from_slice(b",fsname=");
+    for &byte in options.source.as_os_str().as_bytes() {
+        if matches!(byte, b',' | b'\\') {
+            list.push(b'\\');
+        }
+        list.push(byte);
+    }
+    OsString::from_vec(list)
+}
+
+/// Has fusermount3 mount, and takes the open device from it over a socket, which is its standard
+/// input: of all descriptors the one that a child gets without being told to.
+fn mount_with_helper(path: &Path, direction: Direction, options: &Options) -> Result<File> {
+    check_effects(options)?;
+    let (ours, theirs) = UnixStream::pair()?;
+    let child = Command::new(FUSERMOUNT)
+        .arg("-o")
+        .arg(helper_options(direction, options))
+        .arg("--")
+        .arg(path)
+        .env("_FUSE_COMMFD", "0")
+        .stdin(OwnedFd::from(theirs))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| no_helper(error, "mount"))?;
+    let device = receive_device(&ours)?;
+    // Only now: without -o auto_unmount it ends once it has passed the device on.
+    let complaint = finish(child)?;
+    device.ok_or_else(|| helper_failed(&complaint))
+}
+
+/// Refuses what fusermount3 would leave out without failing: its mounts for users never honour
+/// set-user-id programs and device nodes.
+fn check_effects(options: &Options) -> Result<()> {
+    let effects = [(options.suid, "suid"), (options.devices, "dev")];
+    let is_root = rustix::process::getuid().is_root();
+    let refused = effects
+        .iter()
+        .find(|(effect, _)| *effect == Effect::Allowed);
+    match refused {
+        Some((_, name)) if !is_root => {
+            let reason = format!("only root can mount with the option `{name}`");
+            let hint = format!("leave out `-o {name}`, or mount as root");
+            Err(Error::new(ErrorKind::Denied, reason).with_hint(hint))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn no_helper(error: io::Error, purpose: &str) -> Error {
+    if error.kind() == io::ErrorKind::NotFound {
+        let reason = format!("needs {FUSERMOUNT} to {purpose} for a user who is not root");
+        return Error::new(ErrorKind::Unsupported, reason)
+            .with_hint("install it: apt install fuse3");
+    }
+    Error::from(error).in_file(FUSERMOUNT)
+}
+
+/// Waits for the helper. Returns what it complained about.
+fn finish(mut child: Child) -> Result<String> {
+    let mut complaint = Vec::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        stderr.read_to_end(&mut complaint)?;
+    }
+    child.wait()?;
+    Ok(lossy(OsStr::from_bytes(&complaint)).trim().to_owned())
+}
+
+/// What fusermount3 says when it is not allowed to, and what to do then.
+const DENIALS: [(&str, &str); 4] = [
+    (
+        "user_allow_other",
+        "add a line `user_allow_other` to /etc/fuse.conf",
+    ),
+    (
+        "failed to open /dev/fuse",
+        "let ordinary users open it, as is usual: chmod 666 /dev/fuse",
+    ),
+    ("has no write access", "use a directory of your own"),
+    ("not permitted", "use a directory of your own"),
+];
+
+fn helper_failed(complaint: &str) -> Error {
+    let own_words = complaint
+        .strip_prefix(FUSERMOUNT)
+        .map_or(complaint, |rest| rest.trim_start_matches([':', ' ']));
+    if complaint.contains("device not found") {
+        return no_fuse();
+    }
+    let reason = format!("{FUSERMOUNT} refused: {own_words}");
+    let known = DENIALS.iter().find(|(words, _)| complaint.contains(words));
+    match known {
+        Some((_, hint)) => Error::new(ErrorKind::Denied, reason).with_hint(*hint),
+        None => Error::new(ErrorKind::Other, reason),
+    }
+}
+
+/// Takes the device that the helper sends; `None` when it ends without one.
+fn receive_device(socket: &UnixStream) -> Result<Option<File>> {
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut byte)];
+    let received = loop {
+        match rustix::net::recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => {}
+            received => break received.map_err(io::Error::from)?,
+        }
+    };
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    let fds = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    Ok(fds.flatten().next().map(File::from))
+}
+
+/// Whether an unmount waits for those who still use the mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Laziness {
+    /// It fails while somebody uses it.
+    Refuse,
+    /// It takes the mount out of the tree at once; those who use it go on until they are done.
+    Detach,
+}
+
+/// Unmounts what is on top at `mountpoint`, as root or through fusermount3.
+pub(super) fn unmount(mountpoint: &Path, laziness: Laziness) -> Result<()> {
+    let flags = match laziness {
+        Laziness::Refuse => UnmountFlags::NOFOLLOW,
+        Laziness::Detach => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
+    };
+    match rustix::mount::unmount(mountpoint, flags) {
+        Ok(()) => Ok(()),
+        Err(Errno::PERM) => unmount_with_helper(mountpoint, laziness),
+        Err(Errno::BUSY) => Err(busy()),
+        Err(error) => Err(io::Error::from(error).into()),
+    }
+}
+
+fn busy() -> Error {
+    Error::new(ErrorKind::Locked, "mount is in use")
+}
+
+fn unmount_with_helper(mountpoint: &Path, laziness: Laziness) -> Result<()> {
+    let mut command = Command::new(FUSERMOUNT);
+    command.arg("-u");
+    if laziness == Laziness::Detach {
+        command.arg("-z");
+    }
+    let output = command
+        .arg("--")
+        .arg(mountpoint)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| no_helper(error, "unmount"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let complaint = lossy(OsStr::from_bytes(&output.stderr));
+    if complaint.contains("busy") {
+        return Err(busy());
+    }
+    Err(helper_failed(complaint.trim()))
+}
+
+/// Whether another thread can have its own descriptor: only who may open the device can clone one.
+pub(super) fn can_clone() -> bool {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(DEVICE)
+        .is_ok()
+}
+
+/// Tells the kernel to read ahead more than the 128 KiB that it starts with. Only root may; and it
+/// is a matter of speed only, so failure is none.
+pub(super) fn raise_read_ahead(id: MountId, kib: u32) {
+    let _ = fs::write(
+        format!("/sys/class/bdi/{id}/read_ahead_kb"),
+        kib.to_string(),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_helper_is_told_everything() {
+        let options = Options {
+            source: "/a,b\\c.qcow2".into(),
+            access: Access::Everyone,
+            execute: Effect::Ignored,
+            ..Options::default()
+        };
+        assert_eq!(
+            helper_options(Direction::ReadOnly, &options),
+            "ro,noatime,subtype=diskfs,nosuid,nodev,noexec,default_permissions,allow_other,\
+             fsname=/a\\,b\\\\c.qcow2"
+        );
+    }
+
+    #[test]
+    fn mountpoints_are_checked() {
+        let missing = check_mountpoint(Path::new("/no/such/place")).unwrap_err();
+        assert_eq!(missing.kind(), ErrorKind::NotFound);
+        let file = check_mountpoint(Path::new("/proc/self/comm")).unwrap_err();
+        assert_eq!(file.kind(), ErrorKind::NotADirectory);
+    }
+
+    #[test]
+    fn complaints_of_the_helper_get_a_next_step() {
+        let error = helper_failed(
+            "fusermount3: option allow_other only allowed if 'user_allow_other' is set in \
+             /etc/fuse.conf",
+        );
+        assert_eq!(error.kind(), ErrorKind::Denied);
+        assert!(
+            error
+                .reason()
+                .starts_with("fusermount3 refused: option allow_other")
+        );
+        assert!(
+            error
+                .next_step()
+                .is_some_and(|hint| hint.contains("user_allow_other"))
+        );
+    }
+}

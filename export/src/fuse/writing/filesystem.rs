@@ -1,0 +1,589 @@
+//! The kernel's requests, one by one: what comes with each, and how its answer is put.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::SystemTime;
+
+use diskfs_vfs::{FileType, NewKind, SyncFile};
+use fuser::{
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
+    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
+};
+
+use super::super::adapter::MAX_BACKGROUND;
+use super::super::attributes::{decode_device, kind, no_attributes};
+use super::super::flags::{FS_IOC_FSSETXATTR, FS_IOC_SETFLAGS, with_flags, with_fsxattr};
+use super::super::options::Writes;
+use super::super::reading::report;
+use super::copy::{self, Place};
+use super::listing::Listed;
+use super::privileges::Asker;
+use super::references::StalePages;
+use super::replies::{is_direct, rename_mode, reply_empty, reply_entry};
+use super::set_attributes::Wish;
+use super::wanted::{WANTED, WANTED_TO_CACHE};
+use super::{Full, Maker, Refusal, WritingAdapter};
+
+/// The handle of every open file: none has a state of its own.
+const NO_HANDLE: FileHandle = FileHandle(0);
+
+impl Filesystem for WritingAdapter {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        let to_cache = match self.writes {
+            Writes::Through => &[][..],
+            Writes::Cached => &WANTED_TO_CACHE,
+        };
+        for &flags in WANTED.iter().chain(to_cache) {
+            // What this kernel lacks, it does without.
+            let _ = config.add_capabilities(flags);
+        }
+        if self.checks_permissions {
+            // Only then: it makes the kernel check modes, too.
+            let _ = config.add_capabilities(InitFlags::FUSE_POSIX_ACL);
+        }
+        // What the kernel keeps is what the image has then.
+        let _ = config.set_time_granularity(self.fs.time_granularity());
+        let _ = config.set_max_background(MAX_BACKGROUND);
+        Ok(())
+    }
+
+    fn destroy(&mut self) {
+        self.reading
+            .answer("destroy", || self.references.forget_all(&*self.fs));
+    }
+
+    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.reading.answer("lookup", || {
+            let found = self.reading.find(parent, name.as_bytes());
+            match found.and_then(|found| found.map(|inode| self.known(inode)).transpose()) {
+                Ok(Some((attr, generation))) => reply.entry(&self.reading.kept, &attr, generation),
+                // Number 0 tells the kernel to remember that there is no such name.
+                Ok(None) => {
+                    let nothing = no_attributes(INodeNo(0), None);
+                    reply.entry(&self.reading.kept, &nothing, Generation(0));
+                }
+                Err(error) => reply.error(report("lookup", &error)),
+            }
+        });
+    }
+
+    fn forget(&self, _request: &Request, node: INodeNo, times: u64) {
+        self.reading.answer("forget", || {
+            self.references.forget(&*self.fs, self.inode(node), times);
+        });
+    }
+
+    fn getattr(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        _handle: Option<FileHandle>,
+        reply: ReplyAttr,
+    ) {
+        self.reading
+            .answer("getattr", || self.reading.getattr(node, reply));
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        accessed: Option<TimeOrNow>,
+        modified: Option<TimeOrNow>,
+        changed: Option<SystemTime>,
+        _handle: Option<FileHandle>,
+        _created: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        self.answer_change("setattr", || {
+            let wish = Wish {
+                mode,
+                uid,
+                gid,
+                size,
+                accessed,
+                modified,
+                changed,
+            };
+            match self.set_attributes(self.inode(node), &wish, Asker::new(request)) {
+                Ok(()) => self.reading.getattr(node, reply),
+                Err(refusal) => reply.error(refusal.report("setattr")),
+            }
+        });
+    }
+
+    fn readlink(&self, _request: &Request, node: INodeNo, reply: ReplyData) {
+        self.reading
+            .answer("readlink", || self.reading.readlink(node, reply));
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        device: u32,
+        reply: ReplyEntry,
+    ) {
+        self.answer_change("mknod", || {
+            let device = decode_device(device);
+            let kind = match FileType::from_mode(mode) {
+                Some(FileType::Regular) => NewKind::Regular,
+                Some(FileType::CharacterDevice) => NewKind::CharacterDevice(device),
+                Some(FileType::BlockDevice) => NewKind::BlockDevice(device),
+                Some(FileType::Fifo) => NewKind::Fifo,
+                Some(FileType::Socket) => NewKind::Socket,
+                _ => return reply.error(Errno::EINVAL),
+            };
+            let maker = Maker::new(request, mode, umask);
+            reply_entry(
+                "mknod",
+                self.reading.kept,
+                self.make(parent, name, kind, maker),
+                reply,
+            );
+        });
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
+        self.answer_change("mkdir", || {
+            let maker = Maker::new(request, mode, umask);
+            let made = self.make(parent, name, NewKind::Directory, maker);
+            reply_entry("mkdir", self.reading.kept, made, reply);
+        });
+    }
+
+    fn symlink(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        self.answer_change("symlink", || {
+            let kind = NewKind::Symlink(target.as_os_str().as_bytes());
+            let maker = Maker::new(request, 0o777, 0);
+            reply_entry(
+                "symlink",
+                self.reading.kept,
+                self.make(parent, name, kind, maker),
+                reply,
+            );
+        });
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        _flags: i32,
+        reply: ReplyCreate,
+    ) {
+        self.answer_change("create", || {
+            let maker = Maker::new(request, mode, umask);
+            match self.make(parent, name, NewKind::Regular, maker) {
+                Ok((attr, generation)) => {
+                    let flags = FopenFlags::FOPEN_KEEP_CACHE;
+                    reply.created(&self.reading.kept, &attr, generation, NO_HANDLE, flags);
+                }
+                Err(refusal) => reply.error(refusal.report("create")),
+            }
+        });
+    }
+
+    fn tmpfile(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        mode: u32,
+        umask: u32,
+        _flags: i32,
+        reply: ReplyCreate,
+    ) {
+        self.answer_change("tmpfile", || {
+            let maker = Maker::new(request, mode, umask);
+            match self.make_unnamed(parent, maker) {
+                Ok((attr, generation)) => {
+                    let flags = FopenFlags::FOPEN_KEEP_CACHE;
+                    reply.created(&self.reading.kept, &attr, generation, NO_HANDLE, flags);
+                }
+                Err(refusal) => reply.error(refusal.report("tmpfile")),
+            }
+        });
+    }
+
+    fn link(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        parent: INodeNo,
+        name: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        self.answer_change("link", || {
+            let (inode, dir) = (self.inode(node), self.inode(parent));
+            let linked = self.change(dir, || self.fs.link(inode, dir, name.as_bytes()));
+            let entry = linked.and_then(|()| self.known(inode));
+            reply_entry(
+                "link",
+                self.reading.kept,
+                entry.map_err(Refusal::from),
+                reply,
+            );
+        });
+    }
+
+    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.answer_change("unlink", || {
+            let dir = self.inode(parent);
+            let done = self.change(dir, || self.fs.unlink(dir, name.as_bytes()));
+            reply_empty("unlink", done.map_err(Refusal::from), reply);
+        });
+    }
+
+    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.answer_change("rmdir", || {
+            let dir = self.inode(parent);
+            let done = self.change(dir, || self.fs.rmdir(dir, name.as_bytes()));
+            reply_empty("rmdir", done.map_err(Refusal::from), reply);
+        });
+    }
+
+    fn rename(
+        &self,
+        _request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        to_parent: INodeNo,
+        to_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.answer_change("rename", || {
+            let Some(mode) = rename_mode(flags) else {
+                return reply.error(Errno::EINVAL);
+            };
+            let (dir, to_dir) = (self.inode(parent), self.inode(to_parent));
+            let (name, to_name) = (name.as_bytes(), to_name.as_bytes());
+            let done = self.change(dir, || self.fs.rename(dir, name, to_dir, to_name, mode));
+            self.changes.note(to_dir);
+            reply_empty("rename", done.map_err(Refusal::from), reply);
+        });
+    }
+
+    fn open(&self, _request: &Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        self.reading
+            .answer("open", || match self.open_file(self.inode(node), flags) {
+                Ok(flags) => reply.opened(NO_HANDLE, flags),
+                Err(error) => reply.error(report("open", &error)),
+            });
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        size: u32,
+        flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        self.reading.answer("read", || {
+            if !is_direct(flags) {
+                self.references.note_pages(self.inode(node));
+            }
+            self.reading.read(node, offset, size, reply);
+        });
+    }
+
+    fn write(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        self.answer_change("write", || {
+            let inode = self.inode(node);
+            // What comes from the cache has the flags of any file that is open.
+            let is_direct = is_direct(flags) && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+            if !is_direct {
+                self.references.note_pages(inode);
+            }
+            let asker = Asker::new(request);
+            let done = self.write_some(asker, node, offset, data, write_flags, flags);
+            // Also after an error: a part may be written.
+            let stale = if is_direct {
+                let len_bytes = data.len() as u64;
+                self.references.stale_pages(inode, offset, len_bytes)
+            } else {
+                StalePages::None
+            };
+            self.without_stale_pages(node, stale, move || match done {
+                // A request holds less than 4 GiB.
+                Ok(written) => reply.written(u32::try_from(written).unwrap_or(u32::MAX)),
+                Err(error) => reply.error(report("write", &error)),
+            });
+        });
+    }
+
+    fn flush(
+        &self,
+        _request: &Request,
+        _node: INodeNo,
+        _handle: FileHandle,
+        _lock_owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        // The kernel has handed over what it had before it asks, and tells the errors of that.
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn access(&self, _request: &Request, _node: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn fsync(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        _handle: FileHandle,
+        data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.reading.answer("fsync", || {
+            let what = if data_only {
+                SyncFile::Data
+            } else {
+                SyncFile::All
+            };
+            let done = self.fs.sync_file(self.inode(node), what);
+            reply_empty("fsync", done.map_err(Refusal::from), reply);
+        });
+    }
+
+    fn fsyncdir(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        handle: FileHandle,
+        _data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        // A directory's names are its data and its metadata.
+        self.fsync(request, node, handle, false, reply);
+    }
+
+    fn opendir(&self, _request: &Request, _node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        // Never from the kernel's cache of listings: who is in the middle of one when it is renewed
+        // would look for a place that is no longer there.
+        reply.opened(self.directories.add(), FopenFlags::empty());
+    }
+
+    fn releasedir(
+        &self,
+        _request: &Request,
+        _node: INodeNo,
+        handle: FileHandle,
+        _flags: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.directories.remove(handle);
+        reply.ok();
+    }
+
+    fn readdir(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        handle: FileHandle,
+        cookie: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        self.reading.answer("readdir", || {
+            let listed = self.list(node, handle, cookie, |entry| {
+                let number = INodeNo(entry.inode.0);
+                let kind = kind(entry.file_type.unwrap_or(FileType::Regular));
+                let name = OsStr::from_bytes(entry.name);
+                Full::from(reply.add(number, entry.cookie, kind, name))
+            });
+            match listed {
+                Ok(()) => reply.ok(),
+                Err(refusal) => reply.error(refusal.report("readdir")),
+            }
+        });
+    }
+
+    fn readdirplus(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        handle: FileHandle,
+        cookie: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        self.reading.answer("readdirplus", || {
+            let take = |entry: Listed<'_>| self.add_listed(entry, &mut reply);
+            match self.list(node, handle, cookie, take) {
+                Ok(()) => reply.ok(),
+                Err(refusal) => reply.error(refusal.report("readdirplus")),
+            }
+        });
+    }
+
+    fn statfs(&self, _request: &Request, node: INodeNo, reply: ReplyStatfs) {
+        self.reading
+            .answer("statfs", || self.reading.statfs(node, reply));
+    }
+
+    fn setxattr(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        self.answer_change("setxattr", || {
+            let name = name.as_bytes();
+            let done = self.set_xattr(request, self.inode(node), name, value, flags);
+            reply_empty("setxattr", done, reply);
+        });
+    }
+
+    fn getxattr(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
+        self.reading.answer("getxattr", || {
+            self.reading.getxattr(node, name.as_bytes(), size, reply);
+        });
+    }
+
+    fn listxattr(&self, _request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
+        self.reading
+            .answer("listxattr", || self.reading.listxattr(node, size, reply));
+    }
+
+    fn removexattr(&self, _request: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.answer_change("removexattr", || {
+            let done = self.fs.remove_xattr(self.inode(node), name.as_bytes());
+            reply_empty("removexattr", done.map_err(Refusal::from), reply);
+        });
+    }
+
+    fn ioctl(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        _handle: FileHandle,
+        _flags: IoctlFlags,
+        command: u32,
+        input: &[u8],
+        _out_size: u32,
+        reply: ReplyIoctl,
+    ) {
+        self.answer_change("ioctl", || match command {
+            FS_IOC_SETFLAGS => self.set_flags(node, |old| with_flags(input, old), reply),
+            FS_IOC_FSSETXATTR => self.set_flags(node, |old| with_fsxattr(input, old), reply),
+            _ => self.reading.ioctl(node, command, reply),
+        });
+    }
+
+    fn fallocate(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        len_bytes: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        self.answer_change("fallocate", || {
+            let dropped = self.drop_rights(node, Asker::new(request));
+            let done = dropped
+                .and_then(|()| self.fallocate_range(self.inode(node), offset, len_bytes, mode));
+            reply_empty("fallocate", done.map_err(Refusal::from), reply);
+        });
+    }
+
+    fn lseek(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        _handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        self.reading
+            .answer("lseek", || self.reading.lseek(node, offset, whence, reply));
+    }
+
+    fn copy_file_range(
+        &self,
+        request: &Request,
+        from_node: INodeNo,
+        _from_handle: FileHandle,
+        from_offset: u64,
+        to_node: INodeNo,
+        _to_handle: FileHandle,
+        to_offset: u64,
+        len_bytes: u64,
+        _flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        self.answer_change("copy_file_range", || {
+            let place = |node, offset| Place {
+                inode: self.inode(node),
+                offset,
+            };
+            let (from, to) = (place(from_node, from_offset), place(to_node, to_offset));
+            let dropped = self.drop_rights(to_node, Asker::new(request));
+            match dropped.and_then(|()| copy::copy(&*self.fs, from, to, len_bytes)) {
+                Ok(copied) => reply.written(u32::try_from(copied).unwrap_or(u32::MAX)),
+                Err(error) => reply.error(report("copy_file_range", &error)),
+            }
+        });
+    }
+}

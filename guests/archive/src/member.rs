@@ -1,0 +1,289 @@
+//! One member of an archive: its header, with what a pax header before it says.
+
+use diskfs_vfs::{Device, Timestamp};
+use tar::{EntryType, Header};
+
+use super::wrong;
+use diskfs_disk::time;
+use diskfs_disk::{Error, ErrorKind, Result};
+
+/// Runs of a sparse file: as many as `diskfs tar` packs.
+const MAX_RUNS: usize = 1 << 20;
+
+/// What a member is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// One more name of the member with this name.
+    HardLink(Vec<u8>),
+    /// A symlink with its target.
+    Symlink(Vec<u8>),
+    /// A device of characters.
+    CharacterDevice(Device),
+    /// A device of blocks.
+    BlockDevice(Device),
+    /// A FIFO.
+    Fifo,
+}
+
+/// A member.
+#[derive(Debug, Clone)]
+pub struct Member {
+    /// Its name, as the archive has it.
+    pub name: Vec<u8>,
+    /// What it is.
+    pub kind: Kind,
+    /// The low 12 bits of its mode.
+    pub permissions: u16,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// When it was changed.
+    pub modified: Timestamp,
+    /// When it was read.
+    pub accessed: Option<Timestamp>,
+    /// Its extended attributes, by their whole names.
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Of the file, holes counted.
+    pub size_bytes: u64,
+    /// Of what follows the header.
+    pub stored_bytes: u64,
+    /// Where a sparse file has data, in order; `None` for one without holes.
+    pub runs: Option<Vec<(u64, u64)>>,
+    pub(super) is_old_sparse: bool,
+    pub(super) has_map_in_front: bool,
+}
+
+impl Member {
+    pub(super) fn new(
+        header: &Header,
+        pax: &Pax,
+        long_name: Option<Vec<u8>>,
+        long_link: Option<Vec<u8>>,
+    ) -> Result<Self> {
+        let name = pax
+            .text(b"GNU.sparse.name")
+            .or_else(|| pax.text(b"path"))
+            .or(long_name)
+            .unwrap_or_else(|| header.path_bytes().into_owned());
+        let link = pax.text(b"linkpath").or(long_link);
+        let link = link.or_else(|| header.link_name_bytes().map(std::borrow::Cow::into_owned));
+        let kind = kind(header, &name, link.unwrap_or_default())?;
+        let stored_bytes = match (&kind, pax.number(b"size")?) {
+            // Links have sizes in some archives, and no contents.
+            (Kind::HardLink(_) | Kind::Symlink(_), _) => 0,
+            (_, Some(size)) => size,
+            (_, None) => header.entry_size()?,
+        };
+        let real_size = pax.number(b"GNU.sparse.realsize")?;
+        let real_size = real_size.or(pax.number(b"GNU.sparse.size")?);
+        let id = |keyword: &[u8], number: std::io::Result<u64>| -> Result<u32> {
+            let number = pax.number(keyword)?.map_or(number, Ok)?;
+            u32::try_from(number).map_err(|_| wrong("an owner"))
+        };
+        let mut member = Self {
+            kind,
+            permissions: u16::try_from(header.mode()? & 0o7777).unwrap_or(0),
+            uid: id(b"uid", header.uid())?,
+            gid: id(b"gid", header.gid())?,
+            modified: pax
+                .time(b"mtime")?
+                .map_or_else(|| header_time(header), Ok)?,
+            accessed: pax.time(b"atime")?,
+            size_bytes: real_size.unwrap_or(stored_bytes),
+            stored_bytes,
+            runs: None,
+            is_old_sparse: header.entry_type().is_gnu_sparse(),
+            has_map_in_front: pax.text(b"GNU.sparse.major").as_deref() == Some(b"1"),
+            xattrs: Vec::new(),
+            name,
+        };
+        if member.is_old_sparse || real_size.is_some() {
+            member.runs = Some(Vec::new());
+        }
+        member.take_map(pax)?;
+        member.xattrs = pax.xattrs();
+        Ok(member)
+    }
+
+    /// The map of GNU sparse formats 0.0 and 0.1, which is in the pax header.
+    fn take_map(&mut self, pax: &Pax) -> Result<()> {
+        let number = |text: &[u8]| {
+            let text = std::str::from_utf8(text).ok();
+            text.and_then(|text| text.parse::<u64>().ok())
+                .ok_or_else(|| wrong("a sparse file's map"))
+        };
+        if let Some(map) = pax.text(b"GNU.sparse.map") {
+            let numbers: Vec<u64> = map
+                .split(|byte| *byte == b',')
+                .map(number)
+                .collect::<Result<_>>()?;
+            for pair in numbers.chunks(2) {
+                let [offset, len] = pair else {
+                    return Err(wrong("a sparse file's map"));
+                };
+                self.push_run(*offset, *len)?;
+            }
+        }
+        let mut offset = None;
+        for (keyword, value) in &pax.0 {
+            match (keyword.as_slice(), offset) {
+                (b"GNU.sparse.offset", _) => offset = Some(number(value)?),
+                (b"GNU.sparse.numbytes", Some(at)) => self.push_run(at, number(value)?)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a run of a sparse file, behind the others.
+    pub(super) fn push_run(&mut self, offset: u64, len_bytes: u64) -> Result<()> {
+        let runs = self.runs.get_or_insert_default();
+        let end = runs.last().map_or(0, |(offset, len)| offset + len);
+        if offset < end || offset.checked_add(len_bytes).is_none() {
+            return Err(wrong("a sparse file's map"));
+        }
+        if runs.len() >= MAX_RUNS {
+            let reason = format!("a sparse file of more than {MAX_RUNS} runs");
+            return Err(Error::new(ErrorKind::Unsupported, reason));
+        }
+        runs.push((offset, len_bytes));
+        Ok(())
+    }
+}
+
+fn kind(header: &Header, name: &[u8], link: Vec<u8>) -> Result<Kind> {
+    let device = || -> Result<Device> {
+        Ok(Device {
+            major: header.device_major()?.unwrap_or(0),
+            minor: header.device_minor()?.unwrap_or(0),
+        })
+    };
+    Ok(match header.entry_type() {
+        // Before ustar, a slash behind the name made a directory.
+        EntryType::Regular if name.ends_with(b"/") => Kind::Directory,
+        EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => Kind::Regular,
+        EntryType::Directory => Kind::Directory,
+        EntryType::Link => Kind::HardLink(link),
+        EntryType::Symlink => Kind::Symlink(link),
+        EntryType::Char => Kind::CharacterDevice(device()?),
+        EntryType::Block => Kind::BlockDevice(device()?),
+        EntryType::Fifo => Kind::Fifo,
+        other => {
+            let letter = char::from(other.as_byte());
+            let reason = format!("a member of type `{}`", letter.escape_default());
+            return Err(Error::new(ErrorKind::Unsupported, reason));
+        }
+    })
+}
+
+fn header_time(header: &Header) -> Result<Timestamp> {
+    Ok(Timestamp {
+        // Base-256 numbers are signed, and the crate reads them without their sign.
+        seconds: header.mtime()?.cast_signed(),
+        nanoseconds: 0,
+    })
+}
+
+/// Keywords and values of a pax header, in order.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pax(Vec<(Vec<u8>, Vec<u8>)>);
+
+impl Pax {
+    /// Records: their length in decimal digits, a blank, keyword, `=`, value, a newline.
+    pub(super) fn parse(mut bytes: &[u8]) -> Result<Self> {
+        let mut records = Vec::new();
+        while !bytes.is_empty() && bytes[0] != 0 {
+            let (record, rest) = split_record(bytes).ok_or_else(|| wrong("a pax header"))?;
+            records.push(record);
+            bytes = rest;
+        }
+        Ok(Self(records))
+    }
+
+    /// These, with `over` going before.
+    pub(super) fn with(&self, over: Self) -> Self {
+        let mut all = self.0.clone();
+        all.extend(over.0);
+        Self(all)
+    }
+
+    /// The last value of a keyword; none and an empty one are the same.
+    fn text(&self, keyword: &[u8]) -> Option<Vec<u8>> {
+        let mut found = self.0.iter().rev().filter(|(name, _)| name == keyword);
+        let value = &found.next()?.1;
+        (!value.is_empty()).then(|| value.clone())
+    }
+
+    fn parsed<T>(
+        &self,
+        keyword: &[u8],
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let Some(value) = self.text(keyword) else {
+            return Ok(None);
+        };
+        let parsed = std::str::from_utf8(&value).ok().and_then(parse);
+        parsed.map(Some).ok_or_else(|| wrong("a pax header"))
+    }
+
+    fn number(&self, keyword: &[u8]) -> Result<Option<u64>> {
+        self.parsed(keyword, |text| text.parse().ok())
+    }
+
+    fn time(&self, keyword: &[u8]) -> Result<Option<Timestamp>> {
+        self.parsed(keyword, time::parse_decimal)
+    }
+
+    /// Extended attributes; the last value of each name counts.
+    fn xattrs(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut pairs: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        for (keyword, value) in &self.0 {
+            if let Some(name) = keyword.strip_prefix(b"SCHILY.xattr.") {
+                pairs.retain(|(known, _)| known != name);
+                pairs.push((name.to_vec(), value.clone()));
+            }
+        }
+        pairs
+    }
+}
+
+type Record = (Vec<u8>, Vec<u8>);
+
+fn split_record(bytes: &[u8]) -> Option<(Record, &[u8])> {
+    let blank = bytes.iter().position(|byte| *byte == b' ')?;
+    let len: usize = std::str::from_utf8(&bytes[..blank]).ok()?.parse().ok()?;
+    let record = bytes.get(blank + 1..len)?.strip_suffix(b"\n")?;
+    let equals = record.iter().position(|byte| *byte == b'=')?;
+    let pair = (record[..equals].to_vec(), record[equals + 1..].to_vec());
+    Some((pair, &bytes[len..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_may_hold_newlines_and_zeroes() {
+        let pax = Pax::parse(b"30 SCHILY.xattr.user.a=x\n=\n\x00\xff\n12 path=a/b\n").unwrap();
+        assert_eq!(
+            pax.xattrs(),
+            [(b"user.a".to_vec(), b"x\n=\n\x00\xff".to_vec())]
+        );
+        assert_eq!(pax.text(b"path").unwrap(), b"a/b");
+        let over = Pax::parse(b"10 path=c\n\0\0").unwrap();
+        assert_eq!(pax.with(over).text(b"path").unwrap(), b"c");
+        for bad in [
+            &b"8 path=c\n"[..],
+            b"11 path=c\n",
+            b"x path=c\n",
+            b"10 pathxc\n",
+        ] {
+            assert!(Pax::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+}

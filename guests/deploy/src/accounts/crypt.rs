@@ -1,0 +1,274 @@
+//! Hashes of passwords as crypt(5) has them, of the kinds that are made today: yescrypt (`$y$`), SHA-512 (`$6$`) and
+//! SHA-256 (`$5$`).
+//!
+//! The strings are libxcrypt's, with salts that it does not cut: of a salt of `$6$` it takes 16 characters, and whoever
+//! hashes with more is never let in.
+
+mod base64;
+mod cost;
+mod method;
+
+use sha_crypt::Params as Rounds;
+
+pub(in super::super) use cost::Cost;
+pub(in super::super) use method::Method;
+
+use super::super::guest::Guest;
+use diskfs_disk::{Error, ErrorKind, Result};
+
+/// What libxcrypt takes of a password: `CRYPT_MAX_PASSPHRASE_SIZE` without its NUL.
+const PASSWORD_BYTES: usize = 511;
+
+/// The longest salt of SHA-crypt.
+const SHA_SALT_CHARS: usize = 16;
+
+/// More rounds than a login waits for: of a stored hash that asks for more nothing is said.
+const MAX_ROUNDS: u32 = 1_000_000;
+
+/// How many characters say what yescrypt costs.
+const YESCRYPT_COST_CHARS: usize = 3;
+
+/// More memory than is spent on a hash, whatever the guest asks for.
+const YESCRYPT_MAX_BYTES: u64 = 64 << 20;
+
+/// Whether a password can be typed where a login asks for it.
+pub(in super::super) fn check(guest: &Guest, text: &str) -> Result<()> {
+    if text.is_empty() {
+        let error = guest.invalid("an empty password lets everybody in");
+        return Err(error.with_hint("`disabled` is for no login with a password"));
+    }
+    if text.contains(['\0', '\n', '\r']) {
+        return Err(guest.invalid("a password has no line ends and no NUL"));
+    }
+    if text.len() > PASSWORD_BYTES {
+        let reason = format!("a password has at most {PASSWORD_BYTES} bytes");
+        return Err(guest.invalid(reason));
+    }
+    Ok(())
+}
+
+/// A hash with a new salt, at what the guest has it cost.
+pub(in super::super) fn hash(guest: &mut Guest, method: Method, text: &str) -> Result<String> {
+    let salt = base64::encode(&guest.random::<16>()?);
+    let hash = match Cost::of(guest, method)? {
+        Cost::Yescrypt(factor) => yescrypt(text, &cost::of_yescrypt(factor), &salt),
+        Cost::Rounds(count) => {
+            // Of 22 characters 16, which are 96 bits.
+            let salt = salt.get(..SHA_SALT_CHARS).unwrap_or_default();
+            let again = count.map_or(salt.to_owned(), |count| format!("rounds={count}${salt}"));
+            sha_again(method, text, again.split('$'))
+        }
+    };
+    hash.ok_or_else(|| {
+        Error::new(
+            ErrorKind::Unsupported,
+            "the hash refuses its own parameters",
+        )
+    })
+}
+
+/// Whether a hash is of a password; `None` for one of a kind that is not made here, or that takes too long.
+pub(in super::super) fn is_of(hash: &str, text: &str) -> Option<bool> {
+    let mut fields = hash.strip_prefix('$')?.split('$');
+    let again = match fields.next()? {
+        "y" => yescrypt(text, fields.next()?, fields.next()?)?,
+        "5" => sha_again(Method::Sha256, text, fields)?,
+        "6" => sha_again(Method::Sha512, text, fields)?,
+        _ => return None,
+    };
+    Some(again == hash)
+}
+
+/// Whether a text is a hash that some crypt(3) knows: of DES, or `$` with its kind.
+pub(in super::super) fn is_hash(text: &str) -> bool {
+    let is_printed = text
+        .chars()
+        .all(|char| char.is_ascii_graphic() && !":;*!\\".contains(char));
+    let is_des = text.len() == 13 && !text.contains('$');
+    is_printed && (is_des || text.starts_with('$') && text.matches('$').count() >= 3)
+}
+
+fn sha_again<'h>(
+    method: Method,
+    text: &str,
+    mut fields: impl Iterator<Item = &'h str>,
+) -> Option<String> {
+    let first = fields.next()?;
+    let (prefix, rounds, salt) = match first.strip_prefix("rounds=") {
+        Some(count) => {
+            let count = count.parse().ok().filter(|count| *count <= MAX_ROUNDS)?;
+            let rounds = Rounds::new(count).ok()?;
+            (format!("rounds={count}$"), rounds, fields.next()?)
+        }
+        None => (String::new(), Rounds::default(), first),
+    };
+    let is_whole = salt.len() <= SHA_SALT_CHARS && text.len() <= PASSWORD_BYTES;
+    is_whole.then(|| sha(method, text, &prefix, rounds, salt))
+}
+
+/// SHA-crypt (<https://www.akkadia.org/drepper/SHA-crypt.txt>).
+fn sha(method: Method, text: &str, prefix: &str, rounds: Rounds, salt: &str) -> String {
+    let (text, bytes) = (text.as_bytes(), salt.as_bytes());
+    if method == Method::Sha256 {
+        let digest = sha_crypt::sha256_crypt(text, bytes, rounds);
+        // 10 groups of 3 bytes, each 10 from the other, the first one 21 behind that of the group before.
+        let order = mixed(30, 21).chain([30, 31]);
+        format!("$5${prefix}{salt}${}", encoded(&digest, order))
+    } else {
+        let digest = sha_crypt::sha512_crypt(text, bytes, rounds);
+        let order = mixed(63, 22).chain([63]);
+        format!("$6${prefix}{salt}${}", encoded(&digest, order))
+    }
+}
+
+/// The order in which SHA-crypt has the first `count` bytes of its digest.
+fn mixed(count: usize, step: usize) -> impl Iterator<Item = usize> {
+    let third = count / 3;
+    (0..third).flat_map(move |group| {
+        [2, 1, 0].map(|part: usize| {
+            (group * step + part * third)
+                .checked_rem(count)
+                .unwrap_or(0)
+        })
+    })
+}
+
+fn encoded(digest: &[u8], order: impl Iterator<Item = usize>) -> String {
+    let bytes: Vec<u8> = order.filter_map(|at| digest.get(at).copied()).collect();
+    base64::encode(&bytes)
+}
+
+/// `$y$` (<https://www.openwall.com/yescrypt/>); `None` for what is no salt, or costs too much.
+fn yescrypt(text: &str, cost: &str, salt: &str) -> Option<String> {
+    // With more of them the parameters have more fields, which nobody sets.
+    let cost = Some(cost).filter(|cost| cost.len() == YESCRYPT_COST_CHARS)?;
+    let params: ::yescrypt::Params = cost.parse().ok()?;
+    let block_bytes = u64::from(params.r()).checked_mul(128)?;
+    if params.n().checked_mul(block_bytes)? > YESCRYPT_MAX_BYTES || text.len() > PASSWORD_BYTES {
+        return None;
+    }
+    let mut digest = [0; 32];
+    let bytes = base64::decode(salt)?;
+    ::yescrypt::yescrypt(text.as_bytes(), &bytes, &params, &mut digest).ok()?;
+    Some(format!("$y${cost}${salt}${}", base64::encode(&digest)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use diskfs_fixtures::require;
+
+    use super::super::super::steps::testing::guest;
+    use super::*;
+
+    /// What is hashed, among it what a shell, a base64 or a block of a hash could trip over.
+    fn passwords() -> Vec<String> {
+        let mut all: Vec<String> = ["", "x", "p\u{e4}ss w\u{f6}rd", "$`\"'\\$(id)", "a:b"]
+            .map(str::to_owned)
+            .into();
+        all.extend([31, 32, 33, 63, 64, 65, 200].map(|len| "ab!".repeat(len).split_off(len * 2)));
+        all
+    }
+
+    /// crypt(3) of this machine, through Perl.
+    fn crypt(text: &str, setting: &str) -> String {
+        let script = "binmode STDOUT; print crypt($ARGV[0], $ARGV[1])";
+        let output = Command::new("perl")
+            .args(["-e", script, text, setting])
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Those of SHA-crypt.txt, with other rounds and salts that are cut.
+    #[test]
+    fn the_hashes_of_the_specification() {
+        for (hash, text) in [
+            (
+                "$6$saltstring$svn8UoSVapNtMuq1ukKS4tPQd8iKwSMHWjl/O817G3uBnIFNjnQJuesI68u4OTLiBFdcbYEdFCoEOfaS35inz1",
+                "Hello world!",
+            ),
+            (
+                "$5$saltstring$5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc5",
+                "Hello world!",
+            ),
+            (
+                "$6$rounds=10000$saltstringsaltst$OW1/O6BYHV6BcXZu8QVeXbDWra3Oeqh0sbHbbMCVNSnCM/UrjmM0Dp8vOuZeHBy/YTBmSK6H9qs/y3RnOaw5v.",
+                "Hello world!",
+            ),
+        ] {
+            assert_eq!(is_of(hash, text), Some(true), "{hash}");
+            assert_eq!(is_of(hash, "hello world!"), Some(false), "{hash}");
+        }
+    }
+
+    #[test]
+    fn what_takes_too_long_is_not_tried() {
+        for hash in [
+            "$6$rounds=999999999$salt$x",
+            "$6$rounds=x$salt$x",
+            "$6",
+            "$6$seventeen_letters$x",
+            "$y$jzT$abcdefgh$x",
+            "$y$j9T$a$x",
+            "$y$$$",
+            "$1$abc$x",
+            "$",
+            "",
+            "!",
+        ] {
+            assert_eq!(is_of(hash, "x"), None, "{hash}");
+        }
+    }
+
+    #[test]
+    fn crypt_of_this_machine_makes_the_same() {
+        if require("perl").is_none() {
+            return;
+        }
+        let mut usual = guest("-- /etc/passwd --\n");
+        let defs = "-- /etc/login.defs --\nSHA_CRYPT_MIN_ROUNDS 6001\nYESCRYPT_COST_FACTOR 2\n";
+        let mut costs = guest(defs);
+        let factor = hash(&mut costs, Method::Yescrypt, "x").unwrap();
+        assert!(factor.starts_with("$y$j85$"), "{factor}");
+        let rounds = hash(&mut costs, Method::Sha256, "x").unwrap();
+        assert!(rounds.starts_with("$5$rounds=6001$"), "{rounds}");
+        for hash in [factor, rounds] {
+            assert_eq!(crypt("x", &hash), hash);
+        }
+        for text in passwords() {
+            for method in [Method::Sha512, Method::Sha256, Method::Yescrypt] {
+                let hash = hash(&mut usual, method, &text).unwrap();
+                assert_eq!(crypt(&text, &hash), hash, "{text}");
+                assert!(is_hash(&hash));
+                assert_eq!(is_of(&hash, &text), Some(true));
+            }
+        }
+        // Settings of other programs: shorter salts, other costs.
+        for setting in [
+            "$y$j8T$abcdefgh",
+            "$y$jAT$abcdefghijklmnopqrstu.",
+            "$6$ab",
+            "$5$rounds=1500$abc",
+        ] {
+            let theirs = crypt("x", setting);
+            assert_eq!(is_of(&theirs, "x"), Some(true), "{theirs}");
+        }
+    }
+
+    #[test]
+    fn openssl_makes_the_same() {
+        if require("openssl").is_none() {
+            return;
+        }
+        let mut guest = guest("-- /etc/passwd --\n");
+        let hash = hash(&mut guest, Method::Sha512, "secret word").unwrap();
+        let salt = hash.split('$').nth(2).unwrap();
+        let output = Command::new("openssl")
+            .args(["passwd", "-6", "-salt", salt, "secret word"])
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap().trim_end(), hash);
+    }
+}

@@ -1,0 +1,134 @@
+//! What a guest has a hash cost: the `rounds=` of `pam_unix`, or else login.defs(5).
+
+use super::super::super::guest::Guest;
+use super::super::defaults::Defaults;
+use super::{MAX_ROUNDS, Method, YESCRYPT_MAX_BYTES, base64, method};
+use diskfs_disk::Result;
+
+/// What SHA-crypt takes at least, and what it takes where nothing is said.
+const MIN_ROUNDS: u32 = 1000;
+const USUAL_ROUNDS: u32 = 5000;
+
+/// The factors of yescrypt: libxcrypt's own is N = 4096 with blocks of 4 KiB, which is 16 MiB.
+const FACTORS: std::ops::RangeInclusive<u32> = 1..=11;
+const USUAL_FACTOR: u32 = 5;
+
+/// What a hash costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super::super) enum Cost {
+    /// Rounds of SHA-crypt; `None` for the usual ones, which a hash does not tell.
+    Rounds(Option<u32>),
+    /// The factor of yescrypt.
+    Yescrypt(u32),
+}
+
+impl Cost {
+    /// That of the guest. What is more than a login waits for is cut, and told.
+    pub(in super::super::super) fn of(guest: &mut Guest, method: Method) -> Result<Self> {
+        let defaults = Defaults::read(&guest.stage)?;
+        let of_pam = method::rounds_of_pam(guest)?;
+        let number = |key| defaults.number(key);
+        if method == Method::Yescrypt {
+            let asked = of_pam.or(number("YESCRYPT_COST_FACTOR"));
+            let asked = asked.filter(|factor| FACTORS.contains(factor));
+            let factor = asked.unwrap_or(USUAL_FACTOR);
+            let most = FACTORS
+                .rev()
+                .find(|factor| bytes(*factor) <= YESCRYPT_MAX_BYTES);
+            return Ok(Self::Yescrypt(at_most(
+                guest,
+                factor,
+                most.unwrap_or(USUAL_FACTOR),
+            )));
+        }
+        // As pam_unix has it, the most; shadow takes any number between both.
+        let both = [
+            number("SHA_CRYPT_MIN_ROUNDS"),
+            number("SHA_CRYPT_MAX_ROUNDS"),
+        ];
+        let asked = of_pam.or(both.into_iter().flatten().max());
+        let asked = asked.filter(|count| *count != USUAL_ROUNDS);
+        let count = asked.map(|count| at_most(guest, count.max(MIN_ROUNDS), MAX_ROUNDS));
+        Ok(Self::Rounds(count))
+    }
+}
+
+fn at_most(guest: &mut Guest, asked: u32, most: u32) -> u32 {
+    if asked > most {
+        guest.note(format!(
+            "the guest has its passwords hashed at a cost of {asked}: this one is at {most}"
+        ));
+    }
+    asked.min(most)
+}
+
+/// The binary logarithm of N, and r, as `crypt_gensalt` of libxcrypt chooses them.
+fn parameters(factor: u32) -> (u32, u32) {
+    if factor < 3 {
+        (factor.saturating_add(9), 8)
+    } else {
+        (factor.saturating_add(7), 32)
+    }
+}
+
+fn bytes(factor: u32) -> u64 {
+    let (log, r) = parameters(factor);
+    let blocks = 1_u64.checked_shl(log).unwrap_or(u64::MAX);
+    blocks.saturating_mul(u64::from(r).saturating_mul(128))
+}
+
+/// What a hash says of it: `j9T` for 5.
+pub(super) fn of_yescrypt(factor: u32) -> String {
+    let (log, r) = parameters(factor);
+    // Both are stored less one.
+    let digit = |number: u32| base64::digit(number.saturating_sub(1));
+    ['j']
+        .into_iter()
+        .chain(digit(log))
+        .chain(digit(r))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::super::steps::testing::guest;
+    use super::*;
+
+    #[test]
+    fn factors_are_as_libxcrypt_writes_them() {
+        let told: Vec<String> = FACTORS.map(of_yescrypt).collect();
+        let known = [
+            "j75", "j85", "j7T", "j8T", "j9T", "jAT", "jBT", "jCT", "jDT", "jET", "jFT",
+        ];
+        assert_eq!(told, known);
+    }
+
+    #[test]
+    fn guests_say_what_it_costs() {
+        let cost = |txtar: &str, method| Cost::of(&mut guest(txtar), method).unwrap();
+        let defs = "-- /etc/login.defs --\nSHA_CRYPT_MIN_ROUNDS 6000\nSHA_CRYPT_MAX_ROUNDS 8000\nYESCRYPT_COST_FACTOR 6\n";
+        assert_eq!(cost(defs, Method::Sha512), Cost::Rounds(Some(8000)));
+        assert_eq!(cost(defs, Method::Yescrypt), Cost::Yescrypt(6));
+        let pam = format!(
+            "{defs}-- /etc/pam.d/common-password --\npassword required pam_unix.so sha512 rounds=7000\n"
+        );
+        assert_eq!(cost(&pam, Method::Sha256), Cost::Rounds(Some(7000)));
+        let small = "-- /etc/login.defs --\nSHA_CRYPT_MIN_ROUNDS 1\n";
+        assert_eq!(cost(small, Method::Sha512), Cost::Rounds(Some(1000)));
+        let usual = "-- /etc/login.defs --\nSHA_CRYPT_MIN_ROUNDS 5000\nYESCRYPT_COST_FACTOR 12\n";
+        assert_eq!(cost(usual, Method::Sha512), Cost::Rounds(None));
+        assert_eq!(cost(usual, Method::Yescrypt), Cost::Yescrypt(5));
+        let hostile =
+            "-- /etc/login.defs --\nSHA_CRYPT_MAX_ROUNDS 999999999\nYESCRYPT_COST_FACTOR 11\n";
+        let mut guest = guest(hostile);
+        assert_eq!(
+            Cost::of(&mut guest, Method::Sha512).unwrap(),
+            Cost::Rounds(Some(MAX_ROUNDS))
+        );
+        assert_eq!(
+            Cost::of(&mut guest, Method::Yescrypt).unwrap(),
+            Cost::Yescrypt(7)
+        );
+        assert_eq!(guest.report("password").notes.len(), 2);
+    }
+}

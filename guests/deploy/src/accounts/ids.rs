@@ -1,0 +1,196 @@
+//! Numbers of new users and groups, as useradd(8) finds them.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+use super::super::guest::Guest;
+use super::super::text::with_line;
+use super::defaults::Defaults;
+use super::table::Table;
+use super::{GROUP, PASSWD};
+use diskfs_disk::Result;
+
+/// Of what a number is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Id {
+    User,
+    Group,
+}
+
+/// Whom an account is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Purpose {
+    /// A service, whose numbers go downward.
+    System,
+    /// A person.
+    Person,
+}
+
+/// What login.defs(5) says where it says nothing.
+const MIN: u32 = 1000;
+const MAX: u32 = 60_000;
+const SYS_MIN: u32 = 101;
+
+/// How many subordinate numbers a user gets, and where they are, without login.defs.
+const SUB_MIN: u32 = 100_000;
+const SUB_MAX: u32 = 600_100_000;
+const SUB_COUNT: u32 = 65_536;
+
+impl Id {
+    fn file(self) -> &'static str {
+        match self {
+            Self::User => PASSWD,
+            Self::Group => GROUP,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::User => "UID",
+            Self::Group => "GID",
+        }
+    }
+}
+
+/// The numbers in use. Both files have them in the third field.
+pub(in super::super) fn used(guest: &Guest, id: Id) -> Result<BTreeSet<u32>> {
+    let Some(table) = Table::read(&guest.stage, id.file())? else {
+        return Ok(BTreeSet::new());
+    };
+    let number = |row: Vec<&str>| row.get(2)?.parse().ok();
+    Ok(table.rows().filter_map(number).collect())
+}
+
+/// Where numbers of that kind are.
+pub(in super::super) fn range(
+    defaults: &Defaults,
+    id: Id,
+    purpose: Purpose,
+) -> RangeInclusive<u32> {
+    let of = |key: &str| defaults.number(&key.replace('?', id.name()));
+    let min = of("?_MIN").unwrap_or(MIN);
+    match purpose {
+        Purpose::Person => min..=of("?_MAX").unwrap_or(MAX),
+        Purpose::System => {
+            let max = of("SYS_?_MAX").unwrap_or(min.saturating_sub(1));
+            of("SYS_?_MIN").unwrap_or(SYS_MIN)..=max
+        }
+    }
+}
+
+/// A number that nobody has: beyond all that are in use, downward for services; where none is beyond, the first free
+/// one.
+pub(in super::super) fn free(
+    used: &BTreeSet<u32>,
+    range: &RangeInclusive<u32>,
+    purpose: Purpose,
+) -> Option<u32> {
+    // An empty range has none, and BTreeSet::range() takes none that is reversed.
+    if range.is_empty() {
+        return None;
+    }
+    let mut in_use = used.range(range.clone());
+    let is_free = |number: &u32| range.contains(number) && !used.contains(number);
+    match purpose {
+        Purpose::Person => {
+            let next = in_use
+                .next_back()
+                .map_or(Some(*range.start()), |last| last.checked_add(1));
+            next.filter(is_free).or_else(|| range.clone().find(is_free))
+        }
+        Purpose::System => {
+            let next = in_use
+                .next()
+                .map_or(Some(*range.end()), |first| first.checked_sub(1));
+            next.filter(is_free)
+                .or_else(|| range.clone().rev().find(is_free))
+        }
+    }
+}
+
+/// Gives a user subordinate numbers in `/etc/subuid` or `/etc/subgid`, where that file is and has none of his.
+pub(in super::super) fn add_subordinate(
+    guest: &mut Guest,
+    defaults: &Defaults,
+    id: Id,
+    name: &str,
+) -> Result<()> {
+    let (path, key) = match id {
+        Id::User => ("/etc/subuid", "SUB_UID"),
+        Id::Group => ("/etc/subgid", "SUB_GID"),
+    };
+    let Some(text) = guest.stage.text(path)? else {
+        return Ok(());
+    };
+    let of = |end: &str, other| defaults.number(&format!("{key}_{end}")).unwrap_or(other);
+    let (min, max, count) = (
+        of("MIN", SUB_MIN),
+        of("MAX", SUB_MAX),
+        of("COUNT", SUB_COUNT),
+    );
+    let is_his = text
+        .lines()
+        .any(|line| line.split(':').next() == Some(name));
+    if is_his || count == 0 {
+        return Ok(());
+    }
+    let Some(first) = first_gap(&text, min, max, count) else {
+        guest.note(format!("{path} has no room for `{name}`"));
+        return Ok(());
+    };
+    let text = with_line(text, &format!("{name}:{first}:{count}"));
+    guest.stage.write_text(path, &text)
+}
+
+/// The lowest number from which on `count` are free.
+fn first_gap(text: &str, min: u32, max: u32, count: u32) -> Option<u32> {
+    let range = |line: &str| {
+        let mut fields = line.split(':').skip(1);
+        let first: u32 = fields.next()?.parse().ok()?;
+        let count: u32 = fields.next()?.trim().parse().ok()?;
+        Some((first, first.saturating_add(count)))
+    };
+    let mut ranges: Vec<(u32, u32)> = text.lines().filter_map(range).collect();
+    ranges.sort_unstable();
+    let mut low = min;
+    for (first, end) in ranges {
+        if first >= low.checked_add(count)? {
+            break;
+        }
+        low = low.max(end);
+    }
+    let last = low.checked_add(count.checked_sub(1)?)?;
+    (last <= max).then_some(low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_go_beyond_those_in_use() {
+        let used = BTreeSet::from([0, 998, 999, 1000, 1005, 65534]);
+        let person = |range| free(&used, &range, Purpose::Person);
+        assert_eq!(person(1000..=60000), Some(1006));
+        assert_eq!(person(1000..=1005), Some(1001));
+        assert_eq!(person(2000..=3000), Some(2000));
+        assert_eq!(person(1000..=1000), None);
+        assert_eq!(person(RangeInclusive::new(3, 2)), None);
+        let system = |range| free(&used, &range, Purpose::System);
+        assert_eq!(system(101..=999), Some(997));
+        assert_eq!(system(998..=1003), Some(1003));
+        assert_eq!(system(0..=10), Some(10));
+        assert_eq!(system(0..=0), None);
+    }
+
+    #[test]
+    fn subordinate_numbers_fill_gaps() {
+        let gap = |text| first_gap(text, 100_000, 400_000, 65536);
+        assert_eq!(gap(""), Some(100_000));
+        assert_eq!(gap("a:100000:65536\n"), Some(165_536));
+        assert_eq!(gap("b:231072:65536\na:100000:65536\n"), Some(165_536));
+        assert_eq!(gap("b:170000:65536\n"), Some(100_000));
+        assert_eq!(gap("b:100001:4000000000\n"), None);
+        assert_eq!(gap("nonsense\n:::\nb:x:y\n"), Some(100_000));
+    }
+}

@@ -1,0 +1,137 @@
+//! Files with several names.
+
+use diskfs_vfs::{self as vfs, Follow};
+
+use super::{Contents, Entry, Kind, Stage};
+use diskfs_disk::Result;
+
+impl Stage {
+    /// Makes a path one more name of the file that `first` names, in place of a file or symlink that is there. Of a
+    /// symlink, which is not followed, it is another one.
+    ///
+    /// # Errors
+    /// `NotFound` without that file, or the directory above the path; `IsADirectory` for a directory that is in its
+    /// place; `Invalid` for what is no file.
+    pub fn hard_link(&mut self, path: &str, first: &str) -> Result<()> {
+        let mut first = self.place(first, Follow::AllButLast)?;
+        match self.at(&first)?.map(|entry| entry.kind) {
+            Some(Kind::File(Contents::SameAs(other))) => first = other,
+            Some(Kind::File(_)) => {}
+            Some(Kind::Symlink(target)) => return self.symlink(path, &target),
+            None => return Err(self.error(vfs::ErrorKind::NotFound, "is not there", &first)),
+            Some(other) => {
+                let reason = format!("is a {}, which has one name only", other.name());
+                return Err(self.error(vfs::ErrorKind::Invalid, reason, &first));
+            }
+        }
+        let place = self.place(path, Follow::AllButLast)?;
+        let kind = Kind::File(Contents::SameAs(first.clone()));
+        match self.at(&place)? {
+            Some(_) if place == first => return Ok(()),
+            Some(entry) if entry.kind == kind => return Ok(()),
+            Some(entry) if entry.kind == Kind::Directory => {
+                return Err(self.error(vfs::ErrorKind::IsADirectory, "is a directory", &place));
+            }
+            Some(entry) if !entry.is_new && self.is_one_file(&place, &first)? => return Ok(()),
+            Some(_) => self.check_no_first_name(&place)?,
+            None => {}
+        }
+        let entry = self.new_at(&place, kind, 0o644)?;
+        self.put(place, Some(entry));
+        Ok(())
+    }
+
+    /// Whether the guest has one file with both names.
+    pub(super) fn is_one_file(&self, place: &str, first: &str) -> Result<bool> {
+        if self.of_guest(place)?.is_none() || self.of_guest(first)?.is_none() {
+            return Ok(false);
+        }
+        // What is made anew is another file, whatever was there.
+        if self.at(first)?.is_none_or(|entry| entry.is_new) {
+            return Ok(false);
+        }
+        let inode = |path: &str| self.guest.resolve(path, Follow::AllButLast);
+        Ok(inode(place)? == inode(first)?)
+    }
+
+    /// That nothing at or below a path has a name elsewhere that was made of it.
+    pub(super) fn check_no_first_name(&self, place: &str) -> Result<()> {
+        let below = format!("{place}/");
+        let from = self.names.range(place.to_owned()..);
+        // Between a directory and what is below it there are others: `/a`, `/a-b`, `/a/b`.
+        let firsts = from.take_while(|(first, _)| first.starts_with(place));
+        for (first, names) in firsts {
+            if first != place && !first.starts_with(&below) {
+                continue;
+            }
+            let mut others = names.iter();
+            let other = others.find(|name| *name != place && !name.starts_with(&below));
+            if let Some(other) = other {
+                let reason = format!("is a name of {other}, too: remove that first");
+                return Err(self.error(vfs::ErrorKind::Invalid, reason, first));
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps in mind that a path is one more name of a file.
+    pub(super) fn note_name(&mut self, place: &str, entry: Option<&Entry>) {
+        if let Some(first) = first_name(entry) {
+            let names = self.names.entry(first.to_owned()).or_default();
+            names.insert(place.to_owned());
+        }
+    }
+
+    /// And that it is no longer.
+    pub(super) fn forget_name(&mut self, place: &str, entry: Option<&Entry>) {
+        let Some(first) = first_name(entry) else {
+            return;
+        };
+        if let Some(names) = self.names.get_mut(first) {
+            names.remove(place);
+            if names.is_empty() {
+                self.names.remove(first);
+            }
+        }
+    }
+}
+
+fn first_name(entry: Option<&Entry>) -> Option<&str> {
+    match &entry?.kind {
+        Kind::File(Contents::SameAs(first)) => Some(first),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::steps::testing::guest;
+
+    #[test]
+    fn what_is_written_by_one_name_is_in_both() {
+        let stage = &mut guest("-- /etc/a --\nold\n").stage;
+        stage.hard_link("/etc/b", "/etc/a").unwrap();
+        stage.hard_link("/etc/c", "/etc/b").unwrap();
+        stage.write_text("/etc/c", "new\n").unwrap();
+        assert_eq!(stage.text("/etc/a").unwrap().unwrap(), "new\n");
+        assert_eq!(stage.text("/etc/b").unwrap().unwrap(), "new\n");
+        let changes = stage.changes().unwrap();
+        let paths: Vec<&str> = changes.iter().map(|it| &*it.path).collect();
+        assert_eq!(paths, ["/etc/a", "/etc/b", "/etc/c"]);
+    }
+
+    #[test]
+    fn a_first_name_stays_as_long_as_there_are_others() {
+        let stage = &mut guest("-- /etc/d/a --\nx\n-- /etc/d-e --\nx\n").stage;
+        stage.hard_link("/etc/b", "/etc/d/a").unwrap();
+        for path in ["/etc/d/a", "/etc/d"] {
+            let told = stage.remove(path).unwrap_err().to_string();
+            assert!(told.contains("/etc/b"), "{told}");
+        }
+        stage.remove("/etc/d-e").unwrap();
+        stage.remove("/etc/b").unwrap();
+        stage.remove("/etc/d").unwrap();
+        assert!(!stage.exists("/etc/d/a").unwrap());
+        assert!(stage.hard_link("/etc/b", "/etc/d/a").is_err());
+    }
+}

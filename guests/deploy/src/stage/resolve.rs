@@ -1,0 +1,118 @@
+//! Paths of a stage without their symlinks.
+
+use diskfs_vfs::{self as vfs, Follow};
+
+use super::{Contents, Entry, Kind, Stage, kind_of, root_or};
+use diskfs_disk::{ErrorKind, Result};
+
+/// As many symlinks as Linux follows on one way.
+const MAX_SYMLINKS: usize = 40;
+
+/// `PATH_MAX` without its NUL.
+const PATH_MAX_BYTES: usize = 4095;
+
+impl Stage {
+    /// The path without symlinks of what a path names, whether or not something is there; that of the root is empty.
+    pub(super) fn place(&self, path: &str, follow: Follow) -> Result<String> {
+        let mut place = String::new();
+        let mut rest = names(path);
+        let mut links = 0;
+        while let Some(name) = rest.pop() {
+            if name == ".." {
+                place.truncate(place.rfind('/').unwrap_or(0));
+                continue;
+            }
+            let here = format!("{place}/{name}");
+            if here.len() > PATH_MAX_BYTES || here.contains('\0') {
+                return Err(self.error(vfs::ErrorKind::NameTooLong, "is no path", path));
+            }
+            let is_last = rest.is_empty();
+            match self.at(&here)?.map(|entry| entry.kind) {
+                Some(Kind::Symlink(target)) if !is_last || follow == Follow::All => {
+                    links += 1;
+                    if links > MAX_SYMLINKS {
+                        let reason = "symlinks lead in a circle";
+                        return Err(self.error(vfs::ErrorKind::TooManyLinks, reason, path));
+                    }
+                    if target.starts_with('/') {
+                        place.clear();
+                    }
+                    rest.append(&mut names(&target));
+                }
+                Some(Kind::File(_) | Kind::Other(_)) if !is_last => {
+                    return Err(self.error(
+                        vfs::ErrorKind::NotADirectory,
+                        "is no directory",
+                        &here,
+                    ));
+                }
+                Some(Kind::File(Contents::SameAs(first))) if follow == Follow::All => place = first,
+                _ => place = here,
+            }
+        }
+        Ok(place)
+    }
+
+    /// What there is at a path without symlinks.
+    pub(super) fn at(&self, place: &str) -> Result<Option<Entry>> {
+        if let Some(node) = self.nodes.get(place) {
+            return Ok(node.clone());
+        }
+        if self.is_hidden(place) {
+            return Ok(None);
+        }
+        self.of_guest(place)
+    }
+
+    /// Whether something above was removed or made anew, so that nothing of the guest is there.
+    fn is_hidden(&self, place: &str) -> bool {
+        let mut ends = place.match_indices('/').map(|(at, _)| at);
+        ends.any(|end| {
+            let above = self.nodes.get(place.get(..end).unwrap_or_default());
+            above.is_some_and(|node| node.as_ref().is_none_or(|entry| entry.is_new))
+        })
+    }
+
+    /// What the guest has at a path without symlinks.
+    pub(super) fn of_guest(&self, place: &str) -> Result<Option<Entry>> {
+        let path = root_or(place);
+        let metadata = match self.guest.symlink_metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let kind = match kind_of(metadata.file_type) {
+            Some(kind) => kind,
+            None => self.symlink_of_guest(path)?,
+        };
+        Ok(Some(Entry {
+            kind,
+            permissions: metadata.permissions,
+            uid: metadata.uid,
+            gid: metadata.gid,
+            size_bytes: metadata.size_bytes,
+            xattrs: std::collections::BTreeMap::new(),
+            is_new: false,
+        }))
+    }
+
+    fn symlink_of_guest(&self, path: &str) -> Result<Kind> {
+        let target = self.guest.read_link(path)?;
+        let target = String::from_utf8(target).map_err(|_| {
+            let reason = "is a symlink whose target is no UTF-8";
+            self.error(vfs::ErrorKind::Invalid, reason, path)
+        })?;
+        Ok(Kind::Symlink(target))
+    }
+}
+
+/// The names of a path, the first one last.
+fn names(path: &str) -> Vec<String> {
+    let names = path.split('/').rev();
+    let names = names.filter(|name| !name.is_empty() && *name != ".");
+    names.map(str::to_owned).collect()
+}

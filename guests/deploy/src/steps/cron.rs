@@ -1,0 +1,128 @@
+//! What the guest runs at set times: crontab(5).
+
+use serde::{Deserialize, Serialize};
+
+use super::super::accounts;
+use super::super::guest::Guest;
+use super::super::text::{WRITTEN, of_lines, with_line};
+use diskfs_disk::Result;
+
+const CRON_D: &str = "/etc/cron.d";
+
+/// Tables of users: of busybox on Alpine and `OpenWrt`, of Debian, of others.
+const TABLES: [&str; 3] = [
+    "/etc/crontabs",
+    "/var/spool/cron/crontabs",
+    "/var/spool/cron",
+];
+
+/// A job, in a file of its own where the guest has `/etc/cron.d`, else a line of the user's table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct CronStep {
+    /// What it is called.
+    pub name: String,
+    /// When: five fields, or `@reboot` and the like.
+    pub schedule: String,
+    /// Who runs it.
+    #[serde(default = "root")]
+    pub user: String,
+    /// What is run.
+    pub command: String,
+}
+
+fn root() -> String {
+    "root".to_owned()
+}
+
+impl CronStep {
+    pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
+        self.check(guest)?;
+        if guest.stage.is_dir(CRON_D)? {
+            let fields = [&*self.schedule, &self.user, &self.command].join(" ");
+            let text = of_lines([WRITTEN, &fields]);
+            let path = format!("{CRON_D}/{}", self.name);
+            return guest.stage.write_with(&path, &text, 0o644);
+        }
+        for dir in TABLES {
+            if guest.stage.is_dir(dir)? {
+                return self.put_into_table(guest, &format!("{dir}/{}", self.user));
+            }
+        }
+        Err(guest.invalid("the guest has no cron"))
+    }
+
+    fn put_into_table(&self, guest: &mut Guest, path: &str) -> Result<()> {
+        let before = guest.stage.text(path)?;
+        let is_new = before.is_none();
+        let text = before.unwrap_or_default();
+        let line = format!("{} {}", self.schedule, self.command);
+        if text.lines().any(|known| known == line) {
+            return Ok(());
+        }
+        guest.stage.write_text(path, &with_line(text, &line))?;
+        if is_new {
+            guest.stage.set_permissions(path, 0o600)?;
+        }
+        Ok(())
+    }
+
+    fn check(&self, guest: &Guest) -> Result<()> {
+        // With a dot or the like cron passes a file over.
+        let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        if self.name.is_empty() || !self.name.bytes().all(is_good) {
+            let reason = format!(
+                "`{}` is no name of a job: letters, digits, - and _",
+                self.name
+            );
+            return Err(guest.invalid(reason));
+        }
+        let fields = self.schedule.split_whitespace().count();
+        let is_schedule = fields == 5 || (fields == 1 && self.schedule.starts_with('@'));
+        if !is_schedule || self.schedule.contains('\n') {
+            return Err(guest.invalid(format!("`{}` is no schedule of cron", self.schedule)));
+        }
+        if self.command.is_empty() || self.command.contains('\n') {
+            return Err(guest.invalid("a job of cron is one line"));
+        }
+        if self.user != "root" && accounts::user(&guest.stage, &self.user)?.is_none() {
+            return Err(guest.invalid(format!("the guest has no user `{}`", self.user)));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{after, apply, attributes, guest, text};
+
+    const STEP: &str = "- cron: {name: clean, schedule: \"5 4 * * *\", command: /usr/bin/clean -a}";
+
+    #[test]
+    fn a_file_or_a_line() {
+        let debian = after("-- /etc/cron.d/e2scrub_all --\nx\n", STEP);
+        let expected = "# Written by diskfs deploy.\n5 4 * * * root /usr/bin/clean -a\n";
+        assert_eq!(text(&debian, "/etc/cron.d/clean"), expected);
+        let alpine = after("-- /etc/crontabs/root --\n# x\n", STEP);
+        assert_eq!(
+            text(&alpine, "/etc/crontabs/root"),
+            "# x\n5 4 * * * /usr/bin/clean -a\n"
+        );
+        let other = after("-- /var/spool/cron/ann --\n# x\n", STEP);
+        assert_eq!(attributes(&other, "/var/spool/cron/root"), "0600 0:0");
+    }
+
+    #[test]
+    fn what_is_no_job_is_refused() {
+        let tree = "-- /etc/cron.d/x --\nx\n";
+        for step in [
+            "- cron: {name: a.b, schedule: \"* * * * *\", command: x}",
+            "- cron: {name: a, schedule: \"* * *\", command: x}",
+            "- cron: {name: a, schedule: \"@daily\", command: \"x\\ny\"}",
+            "- cron: {name: a, schedule: \"@daily\", user: nobody, command: x}",
+        ] {
+            assert!(apply(&mut guest(tree), step).is_err(), "{step}");
+        }
+    }
+}

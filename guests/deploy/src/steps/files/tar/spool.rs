@@ -1,0 +1,125 @@
+//! Contents of members, until they are written: small ones in memory, others in a temporary file without a name.
+
+use std::fs::File as HostFile;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use super::super::super::super::stage::{Contents, Part};
+use diskfs_archive::Member;
+use diskfs_disk::{Error, ErrorKind, Result};
+
+/// A file up to here is taken into memory, so that the diff shows its text.
+const SHOWN_BYTES: u64 = 1 << 20;
+
+/// What is in memory of one archive.
+const MEMORY_BYTES: u64 = 64 << 20;
+
+/// What is copied at once.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Contents that wait.
+#[derive(Debug)]
+pub(super) struct Spool {
+    file: Option<Arc<HostFile>>,
+    end: u64,
+    memory_bytes: u64,
+    /// What the guest has room for: what is more is not unpacked.
+    left: u64,
+}
+
+impl Spool {
+    pub(super) fn new(limit_bytes: u64) -> Self {
+        Self {
+            file: None,
+            end: 0,
+            memory_bytes: 0,
+            left: limit_bytes,
+        }
+    }
+
+    /// What a regular file has.
+    pub(super) fn take(&mut self, member: &Member, from: &mut impl Read) -> Result<Contents> {
+        let size = member.size_bytes;
+        self.left = self.left.checked_sub(size).ok_or_else(|| {
+            let reason = "the archive has more in it than the guest's filesystem can hold";
+            Error::new(ErrorKind::NoSpace, reason)
+        })?;
+        let is_small = size <= SHOWN_BYTES && self.memory_bytes + size <= MEMORY_BYTES;
+        if is_small && member.runs.is_none() {
+            self.memory_bytes += size;
+            let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+            from.read_exact(&mut bytes)?;
+            return Ok(Contents::from(bytes));
+        }
+        self.spool(member, from).map(Contents::Part)
+    }
+
+    fn spool(&mut self, member: &Member, from: &mut impl Read) -> Result<Part> {
+        let file = match &self.file {
+            Some(file) => Arc::clone(file),
+            None => Arc::new(tempfile::tempfile().map_err(of_the_temporary)?),
+        };
+        self.file = Some(Arc::clone(&file));
+        let whole = [(0, member.stored_bytes)];
+        let mut digest = Sha256::new();
+        for (offset, len) in member.runs.as_deref().unwrap_or(&whole) {
+            if offset
+                .checked_add(*len)
+                .is_none_or(|end| end > member.size_bytes)
+            {
+                let reason = "a sparse file's map in the archive makes no sense";
+                return Err(Error::new(ErrorKind::Corrupt, reason));
+            }
+            digest.update(offset.to_le_bytes());
+            digest.update(len.to_le_bytes());
+            copy(
+                &mut from.take(*len),
+                &file,
+                self.end + offset,
+                *len,
+                &mut digest,
+            )?;
+        }
+        let start = self.end;
+        self.end += member.size_bytes;
+        // Holes at the end read as zeroes.
+        file.set_len(self.end).map_err(of_the_temporary)?;
+        Ok(Part::new(
+            file,
+            start,
+            member.size_bytes,
+            digest.finalize().into(),
+        ))
+    }
+}
+
+fn copy(
+    from: &mut impl Read,
+    to: &HostFile,
+    mut at: u64,
+    len_bytes: u64,
+    digest: &mut Sha256,
+) -> Result<()> {
+    let mut buffer = vec![0; PIECE_BYTES];
+    let end = at + len_bytes;
+    while at < end {
+        let read = from.read(&mut buffer)?;
+        if read == 0 {
+            return Err(Error::new(ErrorKind::Corrupt, "the archive is cut short"));
+        }
+        let piece = &buffer[..read];
+        digest.update(piece);
+        to.write_all_at(piece, at).map_err(of_the_temporary)?;
+        at += read as u64;
+    }
+    Ok(())
+}
+
+fn of_the_temporary(error: io::Error) -> Error {
+    Error::from(error)
+        .in_file(std::env::temp_dir())
+        .with_hint("large files of an archive wait there: set TMPDIR to a directory with room")
+}

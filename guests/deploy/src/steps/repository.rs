@@ -1,0 +1,137 @@
+//! Where the guest gets packages from.
+
+mod apt;
+mod key;
+mod lists;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::super::guest::Guest;
+use diskfs_disk::Result;
+use key::Key;
+
+/// A repository of packages, for whichever of apt, zypper, dnf (or yum), apk and pacman the guest has.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Repository {
+    /// What it is called, and its file.
+    pub name: String,
+    /// Where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Of apt: releases, or one path that ends with `/`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suites: Vec<String>,
+    /// Of apt: parts of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub components: Vec<String>,
+    /// Of apt: architectures; the guest's own without.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub architectures: Vec<String>,
+    /// The key that it is signed with, in ASCII.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The key as a file of this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_file: Option<PathBuf>,
+    /// Whether it is trusted without a signature.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsigned: bool,
+    /// Whether it is not to be, with its key.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub remove: bool,
+}
+
+/// What installs packages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Manager {
+    Apt,
+    Zypper,
+    Dnf,
+    Apk,
+    Pacman,
+}
+
+impl Manager {
+    /// That of the guest, by its settings.
+    pub(super) fn of(guest: &Guest) -> Result<Option<Self>> {
+        for (path, manager) in [
+            ("/etc/apt", Self::Apt),
+            ("/etc/zypp", Self::Zypper),
+            ("/etc/yum.repos.d", Self::Dnf),
+            ("/etc/dnf", Self::Dnf),
+            ("/etc/apk", Self::Apk),
+            ("/etc/pacman.conf", Self::Pacman),
+        ] {
+            if guest.stage.exists(path)? {
+                return Ok(Some(manager));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Repository {
+    pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
+        self.check(guest)?;
+        let Some(manager) = Manager::of(guest)? else {
+            let reason = "the guest has none of apt, zypper, dnf, apk and pacman";
+            return Err(guest.invalid(reason));
+        };
+        if self.remove {
+            return match manager {
+                Manager::Apt => apt::remove(guest, &self.name),
+                Manager::Zypper => lists::remove_ini(guest, lists::ZYPP, &self.name),
+                Manager::Dnf => lists::remove_ini(guest, lists::YUM, &self.name),
+                Manager::Apk => lists::remove_apk(guest, &self.name),
+                Manager::Pacman => lists::remove_pacman(guest, &self.name),
+            };
+        }
+        let Some(url) = &self.url else {
+            return Err(guest.invalid(format!("the repository {} has no url", self.name)));
+        };
+        let has_apts = [&self.suites, &self.components, &self.architectures];
+        if manager != Manager::Apt && has_apts.iter().any(|it| !it.is_empty()) {
+            guest.note("suites, components and architectures are apt's: they are not used");
+        }
+        let key = Key::read(guest, self)?;
+        match manager {
+            Manager::Apt => apt::put(guest, self, url, key.as_ref()),
+            Manager::Zypper => lists::put_ini(guest, lists::ZYPP, self, url, key.as_ref()),
+            Manager::Dnf => lists::put_ini(guest, lists::YUM, self, url, key.as_ref()),
+            Manager::Apk => lists::put_apk(guest, self, url, key.as_ref()),
+            Manager::Pacman => lists::put_pacman(guest, self, url, key.as_ref()),
+        }
+    }
+
+    /// That each part is one word of the lists that it gets into.
+    fn check(&self, guest: &Guest) -> Result<()> {
+        let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        let name = &self.name;
+        if name.is_empty() || name.starts_with(['.', '-']) || !name.bytes().all(is_good) {
+            let reason = format!("`{}` is no name of a repository", name.escape_debug());
+            return Err(guest.invalid(reason));
+        }
+        let is_url = |url: &String| url.contains("://") || url.starts_with('/');
+        let words = [&self.suites, &self.components, &self.architectures];
+        let words = words.into_iter().flatten();
+        let is_word = |word: &String| {
+            !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || c.is_control())
+        };
+        for word in words.chain(&self.url) {
+            if !is_word(word) || word.contains(['[', ']', '#']) {
+                let reason = format!("`{}` is no word of a list of packages", word.escape_debug());
+                return Err(guest.invalid(reason));
+            }
+        }
+        if !self.url.iter().all(is_url) {
+            return Err(guest.invalid(format!("the url of {name} is no URL")));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! Keys that let a user in: `authorized_keys`, in sshd(8).
+
+mod authorized;
+
+use serde::{Deserialize, Serialize};
+
+use super::super::accounts::{self, User};
+use super::super::guest::Guest;
+use super::super::stage::above;
+use super::super::text::with_line;
+use super::sshd::config::Config;
+use authorized::Key;
+use diskfs_disk::Result;
+
+/// Where they are unless sshd is told otherwise.
+const FILE: &str = ".ssh/authorized_keys";
+
+/// Keys that let a user in, beside those that do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct SshKey {
+    /// The user's name.
+    pub user: String,
+    /// The keys, as `ssh-keygen` writes them into files `.pub`; options before them are taken.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<String>,
+    /// Keys that let him in no longer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remove: Vec<String>,
+    /// Whether no other key lets him in.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exclusive: bool,
+}
+
+impl SshKey {
+    pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
+        let user = accounts::known_user(guest, &self.user)?;
+        let keys = parse(guest, &self.keys)?;
+        let removed = parse(guest, &self.remove)?;
+        let path = file_of(guest, &user)?;
+        let before = guest.stage.text(&path)?;
+        if before.is_none() && keys.is_empty() {
+            return Ok(());
+        }
+        let is_given = |blob: &[u8]| keys.iter().any(|key| key.blob == blob);
+        let stays = |line: &str| match authorized::blob_of(line) {
+            Some(blob) if self.exclusive => is_given(&blob),
+            Some(blob) => !removed.iter().any(|key| key.blob == blob) || is_given(&blob),
+            None => true,
+        };
+        let before = before.unwrap_or_default();
+        let lines = before.split_inclusive('\n');
+        let mut text: String = lines.filter(|line| stays(line)).collect();
+        for key in &keys {
+            let mut known = text.lines().filter_map(authorized::blob_of);
+            if !known.any(|blob| blob == key.blob) {
+                text = with_line(text, &key.line);
+            }
+        }
+        put(guest, &user, &path, &text)
+    }
+}
+
+/// Adds keys of a user.
+pub(super) fn add(guest: &mut Guest, user: &str, keys: &[String]) -> Result<()> {
+    let step = SshKey {
+        user: user.to_owned(),
+        keys: keys.to_vec(),
+        remove: Vec::new(),
+        exclusive: false,
+    };
+    step.apply(guest)
+}
+
+/// The keys of texts, each of which may be a whole file of them.
+fn parse(guest: &Guest, texts: &[String]) -> Result<Vec<Key>> {
+    let mut keys = Vec::new();
+    for text in texts {
+        let before = keys.len();
+        let lines = text.lines().map(str::trim);
+        for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let blob = authorized::blob_of(line);
+            let shown: String = line.chars().take(40).collect();
+            let no_key =
+                || guest.invalid(format!("`{}...` is no key of ssh", shown.escape_debug()));
+            keys.push(Key {
+                blob: blob.ok_or_else(no_key)?,
+                line: line.to_owned(),
+            });
+        }
+        if keys.len() == before {
+            return Err(guest.invalid("there is no key in an empty text"));
+        }
+    }
+    Ok(keys)
+}
+
+/// The file of a user's keys, in his home.
+fn file_of(guest: &mut Guest, user: &User) -> Result<String> {
+    let home = user.home.trim_end_matches('/');
+    if !user.home.starts_with('/') || !guest.stage.is_dir(&user.home)? {
+        let reason = format!("`{}` has no home: {} is no directory", user.name, user.home);
+        let hint = "give him one first, with `user` and its `home`";
+        return Err(guest.invalid(reason).with_hint(hint));
+    }
+    let config = Config::read(guest)?;
+    let values = config
+        .as_ref()
+        .map(|config| config.values("AuthorizedKeysFile"));
+    let value = values.as_ref().and_then(|values| values.first());
+    let first = value.and_then(|value| value.split_whitespace().next());
+    let first = first.unwrap_or(FILE);
+    if let Some(name) = in_home(first) {
+        return Ok(format!("{home}/{name}"));
+    }
+    let path = format!("{home}/{FILE}");
+    let name = &user.name;
+    guest.note(format!(
+        "sshd looks for keys in {first}: those of `{name}` are in {path}"
+    ));
+    Ok(path)
+}
+
+/// The name of a file in the home; `None` for what is elsewhere, or has other tokens in it.
+fn in_home(name: &str) -> Option<&str> {
+    let name = name.strip_prefix("%h/").unwrap_or(name);
+    let is_elsewhere = name.starts_with('/') || name == "none" || name.contains(['%', '"', '\\']);
+    let is_odd = name.split('/').any(|part| matches!(part, "" | "." | ".."));
+    (!is_elsewhere && !is_odd).then_some(name)
+}
+
+/// Puts it where sshd takes it: its `StrictModes` wants nobody else to write there.
+fn put(guest: &mut Guest, user: &User, path: &str, text: &str) -> Result<()> {
+    let dir = above(path);
+    if dir != user.home.trim_end_matches('/') {
+        guest.stage.make_dirs(dir, 0o700)?;
+        guest.stage.set_permissions(dir, 0o700)?;
+        guest.stage.set_owner(dir, user.uid, user.gid)?;
+    }
+    guest.stage.write_text(path, text)?;
+    guest.stage.set_permissions(path, 0o600)?;
+    guest.stage.set_owner(path, user.uid, user.gid)
+}
+
+#[cfg(test)]
+mod tests;

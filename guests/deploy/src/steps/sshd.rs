@@ -1,0 +1,154 @@
+//! How sshd lets people in: `sshd_config(5)`, of which the first line that sets a key counts.
+
+pub(super) mod config;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::super::guest::Guest;
+use config::{Config, DROP_IN, ETC_MAIN};
+use diskfs_disk::Result;
+
+/// What `PermitRootLogin` can be.
+const ROOT_LOGIN: [&str; 5] = [
+    "yes",
+    "no",
+    "prohibit-password",
+    "without-password",
+    "forced-commands-only",
+];
+
+/// Lines that are more than a setting.
+const NO_SETTINGS: [&str; 2] = ["include", "match"];
+
+/// Settings of sshd. Where its `sshd_config` includes `sshd_config.d` first, as Debian's and Red Hat's do, they get into
+/// a file of their own there, else into `sshd_config`, before the first `Match`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Sshd {
+    /// How root is let in: `yes`, `no`, `prohibit-password`, `forced-commands-only`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permit_root_login: Option<String>,
+    /// Whether a password lets one in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password_authentication: Option<bool>,
+    /// The only port that it listens at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Other settings, by their names in `sshd_config(5)`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, Value>,
+}
+
+/// The value of a setting.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub enum Value {
+    /// `yes`, `no`.
+    Flag(bool),
+    /// A number.
+    Number(u64),
+    /// Anything else.
+    Text(String),
+}
+
+impl Sshd {
+    pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
+        for (key, value) in self.settings(guest)? {
+            set(guest, &key, &value)?;
+        }
+        Ok(())
+    }
+
+    /// All of them, with the names that `sshd_config(5)` has.
+    fn settings(&self, guest: &Guest) -> Result<Vec<(String, String)>> {
+        let mut settings = Vec::new();
+        if let Some(value) = &self.permit_root_login {
+            if !ROOT_LOGIN.contains(&value.as_str()) {
+                let reason = format!("`{value}` is nothing that PermitRootLogin can be");
+                return Err(guest.invalid(reason));
+            }
+            settings.push(("PermitRootLogin".to_owned(), value.clone()));
+        }
+        if let Some(flag) = self.password_authentication {
+            settings.push(("PasswordAuthentication".to_owned(), yes_no(flag)));
+        }
+        if let Some(port) = self.port {
+            settings.push(("Port".to_owned(), port.to_string()));
+        }
+        for (key, value) in &self.options {
+            settings.push((key.clone(), value.text().trim().to_owned()));
+        }
+        for (key, value) in &settings {
+            let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric());
+            let is_odd = NO_SETTINGS.contains(&key.to_ascii_lowercase().as_str());
+            let breaks = value.is_empty() || value.contains(['\n', '\r', '\0']);
+            if !is_key || is_odd || breaks || key == "Port" && value == "0" {
+                let reason = format!("`{key} {}` is no setting of sshd", value.escape_debug());
+                return Err(guest.invalid(reason));
+            }
+        }
+        Ok(settings)
+    }
+}
+
+impl Value {
+    fn text(&self) -> String {
+        match self {
+            Self::Flag(flag) => yes_no(*flag),
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => text.clone(),
+        }
+    }
+}
+
+fn yes_no(flag: bool) -> String {
+    if flag { "yes" } else { "no" }.to_owned()
+}
+
+/// Sets a key where it counts.
+fn set(guest: &mut Guest, key: &str, value: &str) -> Result<()> {
+    let Some(config) = Config::read(guest)? else {
+        return Err(guest.invalid("the guest has no sshd_config"));
+    };
+    let is_port = key.eq_ignore_ascii_case("Port");
+    if config.is_so(key, value) {
+        return Ok(());
+    }
+    let in_drop_in = config.drop_in_counts(key) && !(is_port && config.main_sets(key));
+    let text = if in_drop_in {
+        guest.stage.text(DROP_IN)?.unwrap_or_default()
+    } else {
+        config.main().to_owned()
+    };
+    let text = config::with_setting(&text, key, value);
+    if in_drop_in {
+        guest.stage.write_with(DROP_IN, &text, 0o600)?;
+    } else {
+        guest.stage.write_text(ETC_MAIN, &text)?;
+    }
+    tell_of_others(guest, key, value)
+}
+
+/// Tells of what counts before the line that was written.
+fn tell_of_others(guest: &mut Guest, key: &str, value: &str) -> Result<()> {
+    let Some(config) = Config::read(guest)? else {
+        return Ok(());
+    };
+    if config.is_so(key, value) {
+        return Ok(());
+    }
+    for setting in config.of(key).filter(|setting| !setting.is(value)) {
+        let (file, other) = (&setting.file, &setting.value);
+        guest.note(format!(
+            "{file} has `{key} {other}`, which counts too, or first"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! Who may do what as root: sudoers(5).
+
+use serde::{Deserialize, Serialize};
+
+use super::super::accounts::{self, groups};
+use super::super::guest::Guest;
+use super::user::Sudo;
+use diskfs_disk::Result;
+
+const SUDOERS: &str = "/etc/sudoers";
+const DIR: &str = "/etc/sudoers.d";
+
+/// What sudo wants of its files.
+const MODE: u16 = 0o440;
+
+/// The groups that most guests let do all: Debian's, and that of the others.
+const GROUPS: [&str; 2] = ["sudo", "wheel"];
+
+/// A file in `/etc/sudoers.d`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Sudoers {
+    /// Its name, of which sudo reads none with a dot or a `~`.
+    pub name: String,
+    /// What it has.
+    pub text: String,
+}
+
+impl Sudoers {
+    pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
+        let is_odd = self.name.contains(['/', '.', '~', '\0']) || self.name.is_empty();
+        if is_odd {
+            let reason = format!("sudo reads no file `{}`", self.name.escape_debug());
+            return Err(guest.invalid(reason));
+        }
+        let mut text = self.text.clone();
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        write(guest, &self.name, &text)
+    }
+}
+
+/// Lets a user do all as root, or takes away what this gave him.
+pub(super) fn set(guest: &mut Guest, user: &str, sudo: Sudo) -> Result<()> {
+    let name = format!("90-{user}");
+    let tag = match sudo {
+        Sudo::No => return guest.stage.remove(&format!("{DIR}/{name}")),
+        Sudo::Password => "",
+        Sudo::NoPassword => "NOPASSWD: ",
+    };
+    if guest.stage.is_dir(DIR)? && accounts::is_name(user) && !user.ends_with('$') {
+        return write(guest, &name, &format!("{user} ALL=(ALL:ALL) {tag}ALL\n"));
+    }
+    for group in GROUPS {
+        if accounts::gid_of(&guest.stage, group)?.is_some() {
+            groups::add_member(guest, group, user)?;
+            guest.note(format!(
+                "`{user}` is in the group {group} instead: {DIR} can't be used"
+            ));
+            return Ok(());
+        }
+    }
+    let reason = format!("`{user}` can't be let do all: the guest has no {DIR}, no sudo, no wheel");
+    Err(guest.invalid(reason))
+}
+
+fn write(guest: &mut Guest, name: &str, text: &str) -> Result<()> {
+    let main = guest.stage.text(SUDOERS)?.unwrap_or_default();
+    let includes = |line: &str| {
+        let mut words = line.split_whitespace();
+        let is_one = matches!(words.next(), Some("#includedir" | "@includedir"));
+        is_one && words.next().map(|dir| dir.trim_end_matches('/')) == Some(DIR)
+    };
+    if !main.lines().any(includes) {
+        guest.note(format!("{SUDOERS} does not include {DIR}"));
+    }
+    guest.stage.make_dirs(DIR, 0o750)?;
+    let path = format!("{DIR}/{name}");
+    guest.stage.write_text(&path, text)?;
+    guest.stage.set_permissions(&path, MODE)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use diskfs_fixtures::require;
+
+    use super::super::testing::{after, apply, attributes, guest, text};
+
+    const GUEST: &str = "-- /etc/passwd --\nroot:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n\
+        -- /etc/group --\nroot:x:0:\n-- /etc/sudoers --\n@includedir /etc/sudoers.d\n-- /etc/sudoers.d/README --\n";
+
+    #[test]
+    fn files_have_the_mode_that_sudo_wants() {
+        let guest = after(
+            GUEST,
+            "- sudoers: {name: ops, text: \"%ops ALL=(ALL) ALL\"}",
+        );
+        assert_eq!(text(&guest, "/etc/sudoers.d/ops"), "%ops ALL=(ALL) ALL\n");
+        assert_eq!(attributes(&guest, "/etc/sudoers.d/ops"), "0440 0:0");
+        assert_eq!(attributes(&guest, "/etc/sudoers.d"), "0755 0:0");
+    }
+
+    #[test]
+    fn names_that_sudo_skips_are_refused() {
+        for name in ["a.b", "a~", "../x", ""] {
+            let step = format!("- sudoers: {{name: \"{name}\", text: x}}");
+            assert!(apply(&mut guest(GUEST), &step).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn users_come_and_go() {
+        let given = after(GUEST, "- user: {name: ann, sudo: nopasswd}");
+        let line = "ann ALL=(ALL:ALL) NOPASSWD: ALL\n";
+        assert_eq!(text(&given, "/etc/sudoers.d/90-ann"), line);
+        let had = format!("{GUEST}-- /etc/sudoers.d/90-ann --\n{line}");
+        let taken = after(&had, "- user: {name: ann, sudo: false}");
+        assert_eq!(attributes(&taken, "/etc/sudoers.d/90-ann"), "-");
+    }
+
+    #[test]
+    fn visudo_takes_it() {
+        if require("visudo").is_none() {
+            return;
+        }
+        let guest = after(GUEST, "- user: {name: ann, sudo: nopasswd}");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, text(&guest, "/etc/sudoers.d/90-ann")).unwrap();
+        let mut visudo = Command::new("visudo");
+        let status = visudo.args(["-c", "-f"]).arg(file.path()).status().unwrap();
+        assert!(status.success());
+    }
+}

@@ -1,0 +1,60 @@
+//! Which units a distribution has on: systemd.preset(5).
+
+use std::collections::BTreeMap;
+
+use diskfs_vfs::glob::{Case, Pattern};
+
+use super::super::super::guest::Guest;
+use diskfs_disk::Result;
+
+/// Where presets are; a file of a directory before hides those of its name.
+const DIRS: [&str; 4] = [
+    "/etc/systemd/system-preset",
+    "/usr/local/lib/systemd/system-preset",
+    "/usr/lib/systemd/system-preset",
+    "/lib/systemd/system-preset",
+];
+
+/// Whether the first rule for the unit has it on. What no rule is for is on.
+pub(super) fn is_on(guest: &Guest, name: &str) -> Result<bool> {
+    for text in texts(guest)? {
+        for line in text.lines() {
+            let mut words = line.split_whitespace();
+            let is_on = match words.next() {
+                Some("enable") => true,
+                Some("disable") => false,
+                _ => continue,
+            };
+            let pattern = words.next().map(|word| Pattern::new(word, Case::Sensitive));
+            if let Some(Ok(pattern)) = pattern
+                && pattern.matches(name)
+            {
+                return Ok(is_on);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// The files, by name.
+fn texts(guest: &Guest) -> Result<Vec<String>> {
+    let mut files = BTreeMap::new();
+    for dir in DIRS {
+        if !guest.stage.is_dir(dir)? {
+            continue;
+        }
+        for name in guest.stage.names(dir)? {
+            if name
+                .rsplit_once('.')
+                .is_some_and(|(_, kind)| kind == "preset")
+            {
+                files.entry(name.clone()).or_insert(format!("{dir}/{name}"));
+            }
+        }
+    }
+    let mut texts = Vec::new();
+    for path in files.values() {
+        texts.extend(guest.stage.text(path)?);
+    }
+    Ok(texts)
+}

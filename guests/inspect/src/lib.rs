@@ -1,0 +1,264 @@
+//! What is on a guest that does not run: which system it is, what is installed, who can log in.
+//!
+//! All of it is read from the guest's own files through [`FsRead`](diskfs_vfs::FsRead), so that it is the same for every
+//! filesystem and image. Nothing of the guest is run, and nothing is written. What can't be read is an answer less and a
+//! [`Problem`] more, and never a failure: a guest with broken parts still has the rest.
+//!
+//! Files are hostile: a symlink leads nowhere but into the guest, what is no regular file is not opened, and no file is
+//! read beyond what one of its kind could hold.
+
+mod accounts;
+mod activity;
+mod boot;
+mod cloud_init;
+mod cron;
+mod drivers;
+mod files;
+mod guest_agent;
+mod host;
+mod ini;
+mod kernels;
+mod mounts;
+mod network;
+mod packages;
+mod problem;
+mod release;
+mod sbom;
+mod selinux;
+mod services;
+mod ssh;
+mod sudoers;
+#[cfg(test)]
+mod testing;
+mod windows;
+mod yaml;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::Serialize;
+
+pub use accounts::{Group, Password, User};
+pub use activity::Activity;
+pub use boot::{Boot, Entry, Firmware};
+pub use cloud_init::CloudInit;
+pub use cron::CronJob;
+pub use drivers::DriverPlace;
+pub use files::Source;
+pub use guest_agent::GuestAgent;
+pub use kernels::Kernel;
+pub use mounts::Mount;
+pub use network::{Interface, Network, Route};
+pub use packages::{Package, Packages};
+pub use problem::Problem;
+pub use release::Release;
+pub use sbom::{SbomFormat, sbom};
+pub use selinux::Selinux;
+pub use services::{Service, State, is_unit};
+pub use ssh::{AuthorizedKey, PublicKey, Ssh};
+pub use sudoers::SudoRule;
+pub use windows::{Adapter, Drive, Hibernation, Program, Start, Windows, WindowsService};
+
+use diskfs_disk::{Filesystem, guest};
+use files::Files;
+
+/// What there is to know of a guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Report {
+    /// Which operating system it is.
+    #[serde(flatten)]
+    pub release: Release,
+    /// The architecture of its programs, as uname(1) calls it: `x86_64`.
+    pub architecture: Option<String>,
+    /// The host's name.
+    pub hostname: Option<String>,
+    /// The machine's ID (machine-id(5)).
+    pub machine_id: Option<String>,
+    /// The time zone, as `Europe/Berlin`.
+    pub timezone: Option<String>,
+    /// The locale, as `de_DE.UTF-8`.
+    pub locale: Option<String>,
+    /// How it is started.
+    pub boot: Boot,
+    /// The kernels that it has.
+    pub kernels: Vec<Kernel>,
+    /// What it mounts when it starts.
+    pub mounts: Vec<Mount>,
+    /// Its users.
+    pub users: Vec<User>,
+    /// Its groups.
+    pub groups: Vec<Group>,
+    /// Who may act as whom.
+    pub sudoers: Vec<SudoRule>,
+    /// Its SSH server.
+    pub ssh: Ssh,
+    /// How its network is set up.
+    pub network: Network,
+    /// What it starts by itself.
+    pub services: Vec<Service>,
+    /// What it runs at set times.
+    pub cron: Vec<CronJob>,
+    /// cloud-init, where it has it.
+    pub cloud_init: Option<CloudInit>,
+    /// QEMU's guest agent, where it has it.
+    pub guest_agent: Option<GuestAgent>,
+    /// How it uses `SELinux`, where it says so.
+    pub selinux: Option<Selinux>,
+    /// When it last ran.
+    pub activity: Activity,
+    /// Its packages.
+    pub packages: Packages,
+    /// What only Windows has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub windows: Option<Windows>,
+    /// Where each answer came from, by its name here.
+    pub sources: BTreeMap<&'static str, Vec<Source>>,
+    /// What could not be read, and why.
+    pub problems: Vec<Problem>,
+}
+
+/// The name of the time zone that a guest is in, where it says one.
+pub fn timezone(tree: &Filesystem) -> Option<String> {
+    host::timezone(&Files::new(tree))
+}
+
+/// How deep it is looked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Depth {
+    /// Files of settings and databases.
+    #[default]
+    Files,
+    /// Kernels' first filesystems, too, which have to be unpacked for that: some 100 ms each.
+    Initramfs,
+}
+
+impl Report {
+    /// Looks at a guest's tree, as [`guest::System::filesystem`](diskfs_disk::guest::System::filesystem) has it.
+    pub fn of(tree: &Filesystem, depth: Depth) -> Self {
+        let files = Files::new(tree);
+        let users = accounts::users(&files);
+        let packages = packages::of(&files);
+        let report = Self {
+            release: release::of(&files),
+            architecture: architecture_of(&files),
+            hostname: host::name(&files),
+            machine_id: host::machine_id(&files),
+            timezone: host::timezone(&files),
+            locale: host::locale(&files),
+            boot: boot::of(&files),
+            kernels: kernels::of(&files, depth),
+            mounts: mounts::of(&files),
+            groups: accounts::groups(&files),
+            sudoers: sudoers::of(&files),
+            ssh: ssh::of(&files, &users),
+            network: network::of(&files),
+            services: services::of(&files),
+            cron: cron::of(&files),
+            cloud_init: cloud_init::of(&files, &packages),
+            guest_agent: guest_agent::of(&files, &packages),
+            selinux: selinux::of(&files),
+            activity: activity::of(&files),
+            users,
+            packages,
+            windows: None,
+            sources: BTreeMap::new(),
+            problems: Vec::new(),
+        };
+        let report = windows::answered(&files, report);
+        let (mut sources, problems) = files.finish();
+        for places in sources.values_mut() {
+            places.dedup();
+        }
+        Self {
+            sources,
+            problems,
+            ..report
+        }
+    }
+}
+
+/// The addresses that the guest's interfaces have by its own settings.
+pub fn own_addresses(tree: &Filesystem) -> Vec<IpAddr> {
+    let network = network::of(&Files::new(tree));
+    let addresses = network.interfaces.iter().flat_map(|it| &it.addresses);
+    let addresses = addresses.map(|address| address.split('/').next().unwrap_or_default());
+    addresses.filter_map(|it| it.parse().ok()).collect()
+}
+
+/// The architecture of the guest's programs.
+fn architecture_of(files: &Files<'_>) -> Option<String> {
+    let (program, name) = guest::architecture::of(files.filesystem())?;
+    files.came_from("architecture", program, None);
+    Some(name.to_owned())
+}
+
+#[cfg(test)]
+mod families;
+#[cfg(test)]
+mod schema;
+
+#[cfg(test)]
+mod tests {
+    use diskfs_vfs::FileType;
+    use diskfs_vfs::testing::MemoryFs;
+
+    use super::*;
+
+    #[test]
+    fn each_answer_says_where_it_came_from() {
+        let tree = testing::guest(&[
+            ("/etc/os-release", "NAME=x\nID=alpine\nVERSION_ID=3.19.1\n"),
+            ("/etc/hostname", "# name\nalp\n"),
+            ("/etc/timezone", "UTC\n"),
+        ]);
+        let report = Report::of(&tree, Depth::Files);
+        assert_eq!(report.hostname.as_deref(), Some("alp"));
+        let source = |file: &str, line| Source {
+            file: file.to_owned(),
+            line: Some(line),
+        };
+        assert_eq!(report.sources["hostname"], [source("/etc/hostname", 2)]);
+        assert_eq!(
+            report.sources["distribution"],
+            [source("/etc/os-release", 2)]
+        );
+        assert_eq!(report.timezone.as_deref(), Some("UTC"));
+        assert_eq!(report.problems, []);
+    }
+
+    #[test]
+    fn hostile_files_cost_one_answer_each() {
+        let mut tree = MemoryFs::new();
+        for dir in ["/etc", "/bin", "/var/lib/dpkg"] {
+            tree.dir(dir);
+        }
+        tree.special("/etc/os-release", FileType::Fifo, None);
+        tree.special("/etc/passwd", FileType::CharacterDevice, None);
+        tree.symlink("/etc/hostname", "/etc/HOSTNAME");
+        tree.symlink("/etc/HOSTNAME", "/etc/hostname");
+        tree.sparse_file("/etc/machine-id", &[], 1 << 40);
+        tree.sparse_file("/var/lib/dpkg/status", &[], 10 << 30);
+        tree.symlink(
+            "/etc/localtime",
+            "../../../../usr/share/zoneinfo/Asia/Tokyo",
+        );
+        tree.file("/etc/group", &[0xff; 5000]);
+        let report = Report::of(&testing::of(tree), Depth::Files);
+        let broken: Vec<&str> = report.problems.iter().map(|it| &*it.file).collect();
+        for file in [
+            "/etc/os-release",
+            "/etc/passwd",
+            "/etc/hostname",
+            "/etc/machine-id",
+            "/var/lib/dpkg/status",
+            "/etc/group",
+        ] {
+            assert!(broken.contains(&file), "{file}: {:?}", report.problems);
+        }
+        assert_eq!(report.timezone.as_deref(), Some("Asia/Tokyo"));
+        assert_eq!(report.packages.format, Some("deb"));
+        assert_eq!(report.packages.installed, None);
+        assert_eq!(report.users, []);
+    }
+}

@@ -1,0 +1,149 @@
+//! A text log from its end.
+
+use std::collections::VecDeque;
+use std::fs::File as HostFile;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use super::Line;
+use super::line::{MAX_RECORD_BYTES, Style};
+use diskfs_disk::File;
+
+/// What is read at once.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// A text that can be read anywhere.
+pub(super) enum Text {
+    /// A file of the guest.
+    Guest(File),
+    /// What was unpacked of one.
+    Unpacked(HostFile),
+}
+
+impl Text {
+    fn size_bytes(&self) -> io::Result<u64> {
+        match self {
+            Self::Guest(file) => Ok(file.size_bytes()),
+            Self::Unpacked(file) => Ok(file.metadata()?.len()),
+        }
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let mut filled = 0;
+        while filled < buf.len() {
+            let at = offset + filled as u64;
+            let read = match self {
+                Self::Guest(file) => file.read_at(at, &mut buf[filled..])?,
+                Self::Unpacked(file) => file.read_at(&mut buf[filled..], at)?,
+            };
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            filled += read;
+        }
+        Ok(())
+    }
+}
+
+/// The records of a text log, newest first.
+pub(super) struct Backward {
+    text: Text,
+    style: Style,
+    /// Where what is kept begins in the file.
+    start: u64,
+    /// What was read and is not out: up to the end of the line that comes next.
+    kept: Vec<u8>,
+    has_more: bool,
+    /// When the record behind was written: what has no time and nothing before it, was, too.
+    behind_us: u64,
+    /// Lines without a time, in their order: those of the record that comes next.
+    untimed: VecDeque<Vec<u8>>,
+    problem: Option<io::Error>,
+}
+
+impl Backward {
+    pub(super) fn new(text: Text, style: Style) -> io::Result<Self> {
+        let size = text.size_bytes()?;
+        let mut backward = Self {
+            text,
+            start: size,
+            kept: Vec::new(),
+            has_more: size > 0,
+            behind_us: style.written_us,
+            style,
+            untimed: VecDeque::new(),
+            problem: None,
+        };
+        backward.more()?;
+        if backward.kept.last() == Some(&b'\n') {
+            backward.kept.pop();
+        }
+        Ok(backward)
+    }
+
+    /// Reads the piece before what is kept.
+    fn more(&mut self) -> io::Result<()> {
+        let len = (PIECE_BYTES as u64).min(self.start);
+        let mut piece = vec![0; usize::try_from(len).unwrap_or(PIECE_BYTES)];
+        let start = self.start - len;
+        self.text.read(start, &mut piece)?;
+        // The beginning of a line that is too long is what counts.
+        self.kept.truncate(MAX_RECORD_BYTES);
+        piece.append(&mut self.kept);
+        (self.start, self.kept) = (start, piece);
+        Ok(())
+    }
+
+    /// The line before; `None` at the beginning, or where reading fails.
+    fn line(&mut self) -> Option<Vec<u8>> {
+        let mut looked_at = self.kept.len();
+        while self.has_more {
+            let looked_for = &self.kept[..looked_at.min(self.kept.len())];
+            if let Some(end) = looked_for.iter().rposition(|byte| *byte == b'\n') {
+                let line = self.kept.split_off(end + 1);
+                self.kept.pop();
+                return Some(line);
+            }
+            if self.start == 0 {
+                self.has_more = false;
+                return Some(std::mem::take(&mut self.kept));
+            }
+            let before = self.start;
+            if let Err(error) = self.more() {
+                self.problem = Some(error);
+                self.has_more = false;
+            }
+            looked_at = usize::try_from(before - self.start).unwrap_or(0);
+        }
+        None
+    }
+
+    /// With what kept the file from being unpacked further.
+    pub(super) fn with_problem(mut self, problem: Option<io::Error>) -> Self {
+        self.problem = problem;
+        self
+    }
+
+    pub(super) fn take_problem(&mut self) -> Option<io::Error> {
+        self.problem.take()
+    }
+
+    pub(super) fn next(&mut self) -> Option<Line> {
+        let mut size: usize = self.untimed.iter().map(|text| text.len() + 1).sum();
+        while let Some(text) = self.line() {
+            if let Some(mut line) = self.style.begin(&text) {
+                self.untimed.drain(..).for_each(|text| line.add(&text));
+                self.behind_us = line.realtime_us;
+                return Some(line);
+            }
+            size += text.len() + 1;
+            self.untimed.push_front(text);
+            // More than one record holds: a log without times, perhaps.
+            if size > MAX_RECORD_BYTES {
+                break;
+            }
+        }
+        let text = self.untimed.pop_back()?;
+        Some(self.style.plain(self.behind_us, &text))
+    }
+}

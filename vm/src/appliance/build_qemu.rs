@@ -1,0 +1,266 @@
+//! Putting together what QEMU boots: a kernel of the host or of a package, as ELF, and an initramfs with
+//! the agent and the modules that it needs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::agent::install_agent;
+use super::bz_image;
+use super::initramfs::Initramfs;
+use super::install::install;
+use super::modules::Modules;
+use super::save::save;
+use super::tools::run;
+use super::{QemuFiles, static_agent};
+use crate::VmOptions;
+use diskfs_disk::{Error, ErrorKind, Result};
+
+/// What the machine's devices take, before anything can be mounted.
+const BOOT_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "virtio_console"];
+
+/// What a network takes, for programs that are to have one.
+const NETWORK_MODULE: &str = "virtio_net";
+
+/// The filesystems, as mount(2) names them, and what the kernel would have loaded for each by asking for
+/// it: checksums that the modules themselves do not name.
+const FILESYSTEMS: &[(&str, &[&str])] = &[
+    (
+        "btrfs",
+        &[
+            "crc32c_generic",
+            "xxhash_generic",
+            "blake2b_generic",
+            "sha256_generic",
+        ],
+    ),
+    ("erofs", &["crc32c_generic"]),
+    ("exfat", &["nls_utf8"]),
+    ("ext4", &["crc32c_generic"]),
+    ("f2fs", &["crc32_generic"]),
+    ("hfs", &[]),
+    ("hfsplus", &[]),
+    ("jfs", &[]),
+    ("nilfs2", &[]),
+    ("ntfs3", &[]),
+    ("squashfs", &[]),
+    ("udf", &[]),
+    ("ufs", &[]),
+    (
+        "vfat",
+        &["nls_cp437", "nls_ascii", "nls_iso8859_1", "nls_utf8"],
+    ),
+    ("xfs", &["crc32c_generic"]),
+];
+
+/// How to put together what QEMU boots.
+#[derive(Debug, Clone)]
+pub struct BuildQemu {
+    /// A kernel (`vmlinuz`, or Debian's package of one); `None` for the newest one in `/boot`.
+    pub kernel: Option<PathBuf>,
+    /// The directory of its modules; `None` for that of a kernel's own name, in `/lib/modules`.
+    pub modules: Option<PathBuf>,
+    /// The agent, a static program.
+    pub agent: PathBuf,
+    /// The directory to make the files in.
+    pub output: PathBuf,
+    /// Whether to boot a machine without KVM and save it, so that those that are started later need not boot.
+    pub save: bool,
+}
+
+/// What was put together.
+#[derive(Debug)]
+pub struct BuiltQemu {
+    /// The directory.
+    pub output: PathBuf,
+    /// The filesystems that this kernel mounts, beside those that are built in.
+    pub filesystems: Vec<String>,
+    /// The sizes of the kernel and of the initramfs.
+    pub size_bytes: (u64, u64),
+    /// The size of the saved machine, or why there is none, if one was asked for.
+    pub saved: Option<Result<u64>>,
+}
+
+impl BuildQemu {
+    /// Puts it together; `say` hears what is done.
+    ///
+    /// # Errors
+    /// `NotFound` for a kernel, modules or an agent that are missing; `Denied` for a kernel that only
+    /// root can read, with what to do.
+    pub fn run(&self, say: &mut dyn FnMut(&str)) -> Result<BuiltQemu> {
+        let agent = static_agent(&self.agent)?;
+        let unpacked; // The package, removed at the end.
+        let (kernel, modules) = match &self.kernel {
+            Some(package) if package.extension().is_some_and(|end| end == "deb") => {
+                say(&format!("unpacking {}", package.display()));
+                unpacked = tempfile::tempdir()?;
+                let mut dpkg = Command::new("dpkg-deb");
+                run(dpkg.arg("-x").arg(package).arg(unpacked.path()))?;
+                installed_in(unpacked.path())?
+            }
+            Some(kernel) => (kernel.clone(), None),
+            None => installed_in(Path::new("/"))?,
+        };
+        let modules = match self.modules.clone().or(modules) {
+            Some(modules) => modules,
+            None => modules_of(&kernel)?,
+        };
+        say(&format!("unpacking {}", kernel.display()));
+        let image = fs::read(&kernel).map_err(|error| unreadable(error, &kernel))?;
+        let elf = bz_image::unpack(&image).map_err(|e| e.in_file(&kernel))?;
+        say(&format!("taking modules of {}", modules.display()));
+        let (initramfs, filesystems) = initramfs(&agent, &Modules::in_tree(&modules)?)?;
+        let size_bytes = (len(&elf), len(&initramfs));
+        let files = self.install(&elf, &initramfs)?;
+        install_agent(&agent, &self.output)?;
+        let saved = self.save.then(|| {
+            say("booting a machine, to save it");
+            save(&files, VmOptions::default().memory_mib)
+        });
+        Ok(BuiltQemu {
+            output: self.output.clone(),
+            filesystems,
+            size_bytes,
+            saved,
+        })
+    }
+
+    fn install(&self, kernel: &[u8], initramfs: &[u8]) -> Result<QemuFiles> {
+        fs::create_dir_all(&self.output).map_err(|e| Error::from(e).in_file(&self.output))?;
+        let files = QemuFiles::in_dir(&self.output);
+        // It is of the kernel before.
+        match fs::remove_file(&files.saved) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::from(error).in_file(&files.saved));
+            }
+            _ => {}
+        }
+        install(&files.kernel, kernel, 0o644)?;
+        install(&files.initramfs, initramfs, 0o644)?;
+        Ok(files)
+    }
+}
+
+fn len(bytes: &[u8]) -> u64 {
+    bytes.len().try_into().unwrap_or(u64::MAX)
+}
+
+/// The agent, the modules that it loads at once (`modules/order`), and those of each filesystem that
+/// it loads before it mounts one (`modules/order.xfs`); and those of the network (`modules/order.network`).
+pub(super) fn initramfs(agent: &[u8], modules: &Modules) -> Result<(Vec<u8>, Vec<String>)> {
+    let mut archive = Initramfs::with_agent(agent)?;
+    archive.add_dir("modules")?;
+    let mut taken = Vec::new();
+    let boot = modules.with_dependencies(BOOT_MODULES)?;
+    let mut lists = vec![("order".to_owned(), boot)];
+    if modules.has(NETWORK_MODULE) {
+        let order = modules.with_dependencies(&[NETWORK_MODULE])?;
+        lists.push(("order.network".to_owned(), order));
+    }
+    let mut filesystems = Vec::new();
+    for (name, helpers) in FILESYSTEMS {
+        if modules.has(name) {
+            let wanted: Vec<&str> = helpers.iter().chain([name]).copied().collect();
+            let order = modules.with_dependencies(&wanted)?;
+            lists.push((format!("order.{name}"), order));
+            filesystems.push((*name).to_owned());
+        }
+    }
+    for (list, order) in lists {
+        let mut lines = String::new();
+        for module in order {
+            let file = format!("{}.ko", module.name());
+            lines.push_str(&file);
+            lines.push('\n');
+            if !taken.contains(&file) {
+                archive.add_file(&format!("modules/{file}"), 0o644, &module.into_bytes()?)?;
+                taken.push(file);
+            }
+        }
+        archive.add_file(&format!("modules/{list}"), 0o644, lines.as_bytes())?;
+    }
+    Ok((archive.finish()?, filesystems))
+}
+
+/// The newest kernel that is installed below `root`, and its modules.
+fn installed_in(root: &Path) -> Result<(PathBuf, Option<PathBuf>)> {
+    let boot = root.join("boot");
+    let entries = fs::read_dir(&boot).into_iter().flatten().flatten();
+    let mut found: Vec<(String, PathBuf)> = entries
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let version = name.strip_prefix("vmlinuz-")?.to_owned();
+            Some((version, entry.path()))
+        })
+        .collect();
+    found.sort_by_key(|(version, _)| numbers(version));
+    let has_modules = |version: &str| {
+        let places = ["usr/lib/modules", "lib/modules"].map(|dir| root.join(dir).join(version));
+        places.into_iter().find(|dir| dir.is_dir())
+    };
+    let newest = found.into_iter().rev().find_map(|(version, kernel)| {
+        let modules = has_modules(&version)?;
+        Some((kernel, Some(modules)))
+    });
+    newest.ok_or_else(|| {
+        let reason = format!("no kernel with its modules in {}", boot.display());
+        let hint = "name one with --kernel: a vmlinuz, or a package from \
+                    `apt-get download linux-image-cloud-amd64` (the package that it depends on)";
+        Error::new(ErrorKind::NotFound, reason).with_hint(hint)
+    })
+}
+
+/// The numbers in a version, to compare: `6.1.0-56` comes after `6.1.0-9`.
+pub(super) fn numbers(version: &str) -> Vec<u64> {
+    let parts = version.split(|c: char| !c.is_ascii_digit());
+    parts.filter_map(|part| part.parse().ok()).collect()
+}
+
+fn modules_of(kernel: &Path) -> Result<PathBuf> {
+    let name = kernel.file_name().and_then(|name| name.to_str());
+    let version = name.and_then(|name| name.strip_prefix("vmlinuz-"));
+    let dir = version.map(|version| Path::new("/lib/modules").join(version));
+    dir.filter(|dir| dir.is_dir()).ok_or_else(|| {
+        let reason = "nothing says where its modules are";
+        let hint = "name their directory with --modules";
+        Error::new(ErrorKind::NotFound, reason)
+            .in_file(kernel)
+            .with_hint(hint)
+    })
+}
+
+fn unreadable(error: std::io::Error, kernel: &Path) -> Error {
+    let error = Error::from(error).in_file(kernel);
+    match error.kind() {
+        // Ubuntu's are for root alone.
+        ErrorKind::Denied => error.with_hint(
+            "name a kernel that you may read with --kernel, for example a package from \
+             `apt-get download`",
+        ),
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_kernel_with_modules_is_taken() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(
+            installed_in(root.path()).unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
+        fs::create_dir(root.path().join("boot")).unwrap();
+        for version in ["6.1.0-9-amd64", "6.1.0-56-amd64", "7.0.0-1-amd64"] {
+            fs::write(root.path().join(format!("boot/vmlinuz-{version}")), "").unwrap();
+            if !version.starts_with('7') {
+                fs::create_dir_all(root.path().join("lib/modules").join(version)).unwrap();
+            }
+        }
+        let (kernel, modules) = installed_in(root.path()).unwrap();
+        assert!(kernel.ends_with("boot/vmlinuz-6.1.0-56-amd64"));
+        assert!(modules.unwrap().ends_with("lib/modules/6.1.0-56-amd64"));
+    }
+}

@@ -1,0 +1,171 @@
+//! The kernel inside of a `bzImage`, as ELF: QEMU enters that at once, where the image would unpack itself
+//! by emulated instructions first (`Documentation/arch/x86/boot.rst`, "The Real-Mode Kernel Header").
+
+use std::io::Read;
+
+use diskfs_archive::unpack::{self, Streams};
+use diskfs_disk::{Error, ErrorKind, Result};
+
+/// Of the header, from the image's start.
+const SETUP_SECTS: usize = 0x1f1;
+const MAGIC: usize = 0x202;
+const VERSION: usize = 0x206;
+const PAYLOAD_OFFSET: usize = 0x248;
+const PAYLOAD_LENGTH: usize = 0x24c;
+
+/// The first version whose header tells where the payload is.
+const OLDEST: u16 = 0x208;
+
+/// Kernels with everything built in are half of this; it may come from anywhere.
+pub(super) const MAX_KERNEL_BYTES: u64 = 256 << 20;
+
+/// The kernel as ELF; `image` may be one already.
+///
+/// # Errors
+/// `Invalid` for what is no kernel, `Unsupported` for one that is packed in another way.
+pub(super) fn unpack(image: &[u8]) -> Result<Vec<u8>> {
+    if image.starts_with(ELF) {
+        return Ok(image.to_vec());
+    }
+    let payload = payload(image).ok_or_else(|| {
+        Error::new(
+            ErrorKind::Invalid,
+            "no kernel for x86: the header of a bzImage is missing",
+        )
+    })?;
+    let kernel = decompress(payload, MAX_KERNEL_BYTES)?;
+    if !kernel.starts_with(ELF) {
+        let reason = "what is in the bzImage is no ELF program";
+        return Err(Error::new(ErrorKind::Unsupported, reason));
+    }
+    Ok(kernel)
+}
+
+const ELF: &[u8] = b"\x7fELF";
+
+fn payload(image: &[u8]) -> Option<&[u8]> {
+    let u32_at = |at: usize| {
+        let bytes = image.get(at..at.checked_add(4)?)?;
+        usize::try_from(u32::from_le_bytes(bytes.try_into().ok()?)).ok()
+    };
+    if image.get(MAGIC..)?.get(..4)? != b"HdrS" {
+        return None;
+    }
+    let version = image
+        .get(VERSION..)?
+        .first_chunk()
+        .copied()
+        .map(u16::from_le_bytes)?;
+    if version < OLDEST {
+        return None;
+    }
+    // None means four, for historical reasons.
+    let sectors = match image.get(SETUP_SECTS)? {
+        0 => 4,
+        sectors => usize::from(*sectors),
+    };
+    let protected_mode = sectors.checked_add(1)?.checked_mul(512)?;
+    let start = protected_mode.checked_add(u32_at(PAYLOAD_OFFSET)?)?;
+    image.get(start..)?.get(..u32_at(PAYLOAD_LENGTH)?)
+}
+
+/// Unpacks a file that is compressed in one of the ways that kernels and their modules are; what is
+/// not compressed stays.
+///
+/// # Errors
+/// `Unsupported` for other ways, and for what unpacks to more than the limit; `Corrupt` for a broken stream.
+pub(super) fn decompress(bytes: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
+    if bytes.starts_with(b"\x7fELF") {
+        return Ok(bytes.to_vec());
+    }
+    // What follows the stream (the unpacked size) is left alone.
+    let reader = unpack::stream(bytes, Streams::First)?.ok_or_else(unpack::unknown)?;
+    let mut unpacked = Vec::new();
+    let one_more = limit_bytes.saturating_add(1);
+    let read = reader.take(one_more).read_to_end(&mut unpacked);
+    read.map_err(|e| Error::new(ErrorKind::Corrupt, format!("can't be unpacked: {e}")))?;
+    check_len(&unpacked, limit_bytes)?;
+    Ok(unpacked)
+}
+
+fn check_len(unpacked: &[u8], limit_bytes: u64) -> Result<()> {
+    if u64::try_from(unpacked.len()).is_ok_and(|len| len <= limit_bytes) {
+        return Ok(());
+    }
+    let reason = format!("unpacks to more than {} MiB", limit_bytes >> 20);
+    Err(Error::new(ErrorKind::Unsupported, reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn image(payload: &[u8]) -> Vec<u8> {
+        let mut image = vec![0; 5 * 512 + 64];
+        image[MAGIC..MAGIC + 4].copy_from_slice(b"HdrS");
+        image[VERSION..VERSION + 2].copy_from_slice(&0x20f_u16.to_le_bytes());
+        image[PAYLOAD_OFFSET..PAYLOAD_OFFSET + 4].copy_from_slice(&64_u32.to_le_bytes());
+        let len = u32::try_from(payload.len()).unwrap();
+        image[PAYLOAD_LENGTH..PAYLOAD_LENGTH + 4].copy_from_slice(&len.to_le_bytes());
+        image.extend_from_slice(payload);
+        image.extend_from_slice(b"more");
+        image
+    }
+
+    #[test]
+    fn payloads_are_unpacked() {
+        let kernel = [ELF, &[7; 1000]].concat();
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&kernel).unwrap();
+        let mut gzip = gzip.finish().unwrap();
+        gzip.extend_from_slice(&1004_u32.to_le_bytes());
+        assert_eq!(unpack(&image(&gzip)).unwrap(), kernel);
+        let mut zstd = zstd::encode_all(&kernel[..], 1).unwrap();
+        zstd.extend_from_slice(&1004_u32.to_le_bytes());
+        assert_eq!(unpack(&image(&zstd)).unwrap(), kernel);
+        let block = lz4_flex::block::compress(&kernel);
+        let length = u32::try_from(block.len()).unwrap().to_le_bytes();
+        let lz4 = [
+            &[0x02, 0x21, 0x4c, 0x18][..],
+            &length,
+            &block,
+            &1004_u32.to_le_bytes(),
+        ];
+        assert_eq!(unpack(&image(&lz4.concat())).unwrap(), kernel);
+        assert_eq!(unpack(&kernel).unwrap(), kernel);
+    }
+
+    #[test]
+    fn what_is_no_kernel_is_refused() {
+        assert_eq!(unpack(b"").unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(unpack(&[0; 4096]).unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(
+            unpack(&image(b"BZh9")).unwrap_err().kind(),
+            ErrorKind::Unsupported
+        );
+        let mut far = image(b"");
+        far[PAYLOAD_OFFSET..PAYLOAD_OFFSET + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(unpack(&far).unwrap_err().kind(), ErrorKind::Invalid);
+        let plain = zstd::encode_all(&b"no program"[..], 1).unwrap();
+        assert_eq!(
+            unpack(&image(&plain)).unwrap_err().kind(),
+            ErrorKind::Unsupported
+        );
+    }
+
+    #[test]
+    fn what_unpacks_to_too_much_is_refused() {
+        let zeroes = vec![0; 100_000];
+        for packed in [zstd::encode_all(&zeroes[..], 1).unwrap(), {
+            let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            gzip.write_all(&zeroes).unwrap();
+            gzip.finish().unwrap()
+        }] {
+            assert_eq!(decompress(&packed, 100_000).unwrap(), zeroes);
+            let error = decompress(&packed, 99_999).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The source of Linux that the kernel of User Mode Linux is made of.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::tools::run;
+use diskfs_disk::{Error, ErrorKind, Result};
+
+/// Where Debian's `linux-source-*` packages put it.
+const SOURCES: &str = "/usr/src";
+
+/// The first version that sizes the processor's state at run time (older ones die on processors with
+/// AMX) and can do without ptrace (`seccomp=`).
+const OLDEST: (u32, u32) = (6, 16);
+
+/// The newest source in [`SOURCES`].
+///
+/// # Errors
+/// `NotFound`, with the package to install.
+pub(super) fn find() -> Result<PathBuf> {
+    let entries = std::fs::read_dir(SOURCES).into_iter().flatten().flatten();
+    let found = entries.filter_map(|entry| {
+        let path = entry.path();
+        let version = version_in_name(path.file_name()?)?;
+        (version >= OLDEST).then_some((version, path))
+    });
+    let newest = found.max_by_key(|(version, _)| *version);
+    newest.map(|(_, path)| path).ok_or_else(|| {
+        let reason = format!(
+            "no source of Linux {}.{} or newer in {SOURCES}",
+            OLDEST.0, OLDEST.1
+        );
+        Error::new(ErrorKind::NotFound, reason).with_hint(
+            "install linux-source-7.2 (Debian has it in trixie-backports), or name one with --source",
+        )
+    })
+}
+
+/// The version of `linux-source-7.2.tar.xz`.
+fn version_in_name(name: &OsStr) -> Option<(u32, u32)> {
+    let rest = name.to_str()?.strip_prefix("linux-source-")?;
+    let version = rest.strip_suffix(".tar.xz")?;
+    let (major, minor) = version.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// Unpacks `source` (a tar archive, or a Debian package that holds one) into `tree`, unless it is
+/// there from an earlier build. One that was interrupted leaves none.
+pub(super) fn unpack(source: &Path, tree: &Path) -> Result<()> {
+    if tree.exists() {
+        return Ok(());
+    }
+    let unfinished = tree.with_extension("unfinished");
+    if unfinished.exists() {
+        std::fs::remove_dir_all(&unfinished)?;
+    }
+    std::fs::create_dir_all(&unfinished)?;
+    if source.extension() == Some(OsStr::new("deb")) {
+        unpack_package(source, &unfinished)?;
+    } else {
+        unpack_tar(source, &unfinished)?;
+    }
+    Ok(std::fs::rename(&unfinished, tree)?)
+}
+
+fn unpack_package(source: &Path, tree: &Path) -> Result<()> {
+    let package = tempfile::tempdir_in(tree)?;
+    let mut dpkg = Command::new("dpkg-deb");
+    run(dpkg.arg("-x").arg(source).arg(package.path()))?;
+    let inside = package.path().join("usr/src");
+    let mut entries = std::fs::read_dir(&inside)?.flatten();
+    let tar = entries.find(|entry| version_in_name(&entry.file_name()).is_some());
+    let tar = tar.ok_or_else(|| {
+        let reason = "the package holds no linux-source-*.tar.xz";
+        Error::new(ErrorKind::Invalid, reason).in_file(source)
+    })?;
+    unpack_tar(&tar.path(), tree)
+}
+
+fn unpack_tar(archive: &Path, tree: &Path) -> Result<()> {
+    let mut tar = Command::new("tar");
+    tar.arg("-xf").arg(archive).arg("-C").arg(tree);
+    run(tar.arg("--strip-components=1"))
+}
+
+/// Fails for a source that would not run on every processor.
+pub(super) fn check_version(tree: &Path) -> Result<String> {
+    let makefile = std::fs::read_to_string(tree.join("Makefile"))?;
+    let number = |name: &str| {
+        let line = makefile.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| {
+            rest.trim_start()
+                .strip_prefix('=')?
+                .trim()
+                .parse::<u32>()
+                .ok()
+        })
+    };
+    let version = number("VERSION").zip(number("PATCHLEVEL"));
+    let (major, minor) = version.ok_or_else(|| {
+        let reason = "no source of Linux: its Makefile names no version";
+        Error::new(ErrorKind::Invalid, reason).in_file(tree)
+    })?;
+    if (major, minor) < OLDEST {
+        let reason = format!(
+            "Linux {major}.{minor} is too old: before {}.{} User Mode Linux dies on processors with AMX",
+            OLDEST.0, OLDEST.1
+        );
+        return Err(Error::new(ErrorKind::Unsupported, reason).in_file(tree));
+    }
+    let sublevel = number("SUBLEVEL").unwrap_or_default();
+    Ok(format!("{major}.{minor}.{sublevel}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_numbers() {
+        let version = |name: &str| version_in_name(OsStr::new(name));
+        assert_eq!(version("linux-source-7.2.tar.xz"), Some((7, 2)));
+        assert_eq!(version("linux-source-6.12.tar.xz"), Some((6, 12)));
+        assert!(version("linux-source-7.2.tar.xz") > version("linux-source-6.12.tar.xz"));
+        assert_eq!(version("linux-config-7.2"), None);
+        assert_eq!(version("linux-source-7.2"), None);
+    }
+
+    #[test]
+    fn a_tree_is_there_when_all_of_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let (tree, archive) = (dir.path().join("linux"), dir.path().join("source.tar"));
+        std::fs::write(&archive, "no archive").unwrap();
+        unpack(&archive, &tree).unwrap_err();
+        assert!(!tree.exists());
+        let source = dir.path().join("linux-7.2");
+        std::fs::create_dir(&source).unwrap();
+        std::fs::write(source.join("Kbuild"), "").unwrap();
+        let mut tar = Command::new("tar");
+        tar.arg("-cf").arg(&archive).arg("-C").arg(dir.path());
+        run(tar.arg("linux-7.2")).unwrap();
+        unpack(&archive, &tree).unwrap();
+        assert!(tree.join("Kbuild").exists());
+        assert!(!tree.with_extension("unfinished").exists());
+    }
+
+    #[test]
+    fn old_sources_are_refused() {
+        let tree = tempfile::tempdir().unwrap();
+        let makefile = |text: &str| std::fs::write(tree.path().join("Makefile"), text).unwrap();
+        makefile("VERSION = 7\nPATCHLEVEL = 2\nSUBLEVEL = 12\n");
+        assert_eq!(check_version(tree.path()).unwrap(), "7.2.12");
+        makefile("VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 1\n");
+        assert_eq!(
+            check_version(tree.path()).unwrap_err().kind(),
+            ErrorKind::Unsupported
+        );
+        makefile("all:\n\ttrue\n");
+        assert_eq!(
+            check_version(tree.path()).unwrap_err().kind(),
+            ErrorKind::Invalid
+        );
+    }
+}

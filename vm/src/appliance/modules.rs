@@ -1,0 +1,245 @@
+//! The modules of a kernel: which there are, and what each takes.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::bz_image::decompress;
+use super::tools::run;
+use diskfs_disk::{Error, ErrorKind, Filesystem, Result};
+
+/// Directories below each other in a tree of modules; real ones have 8.
+const MAX_DEPTH: usize = 16;
+
+/// One module, and all that are taken, unpacked: ten times what real ones have.
+const MAX_MODULE_BYTES: u64 = 64 << 20;
+const MAX_BYTES: usize = 512 << 20;
+
+/// The list of a guest's modules; that of a distribution's kernel with everything has 1 MiB.
+const MAX_LIST_BYTES: u64 = 16 << 20;
+
+type Read = Box<dyn Fn(&Path) -> Result<Vec<u8>>>;
+
+/// The modules in a directory of `/lib/modules`.
+pub(super) struct Modules {
+    /// By their names.
+    files: HashMap<String, PathBuf>,
+    read: Read,
+    /// Whether `strip` may see them: a program that was not written for what strangers make.
+    are_ours: bool,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Module {
+    name: String,
+    bytes: Vec<u8>,
+    is_ours: bool,
+}
+
+impl fmt::Debug for Modules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Modules")
+            .field("count", &self.files.len())
+            .field("are_ours", &self.are_ours)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Modules {
+    /// Those of the host.
+    pub(super) fn in_tree(dir: &Path) -> Result<Self> {
+        let mut files = HashMap::new();
+        let kernel = dir.join("kernel");
+        find(&kernel, 0, &mut files).map_err(|e| Error::from(e).in_file(&kernel))?;
+        Ok(Self {
+            files,
+            read: Box::new(|file| Ok(fs::read(file)?)),
+            are_ours: true,
+        })
+    }
+
+    /// Those of a guest, in this directory of its tree, by the list that depmod(8) makes.
+    pub(super) fn in_guest(tree: &Filesystem, dir: &str) -> Result<Self> {
+        let list = tree.read_at_most(format!("{dir}/modules.dep"), MAX_LIST_BYTES)?;
+        let list = String::from_utf8_lossy(&list);
+        let mut files = HashMap::new();
+        for line in list.lines() {
+            if let Some((file, _)) = line.split_once(':') {
+                add_file(Path::new(dir).join(file), &mut files);
+            }
+        }
+        let tree = tree.clone();
+        let read = move |file: &Path| {
+            let path = file.as_os_str().as_encoded_bytes();
+            tree.read_at_most(path, MAX_MODULE_BYTES)
+        };
+        Ok(Self {
+            files,
+            read: Box::new(read),
+            are_ours: false,
+        })
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.files.contains_key(name)
+    }
+
+    /// These and what they take, in the order in which they load. One that there is not is built in,
+    /// or not needed by this kernel.
+    ///
+    /// # Errors
+    /// `Unsupported` when they are larger than any kernel's.
+    pub(super) fn with_dependencies(&self, names: &[&str]) -> Result<Vec<Module>> {
+        let mut taking = Taking {
+            modules: self,
+            met: HashSet::new(),
+            order: Vec::new(),
+            left_bytes: MAX_BYTES,
+        };
+        for name in names {
+            taking.add(name, 0)?;
+        }
+        Ok(taking.order)
+    }
+}
+
+/// Modules that are being taken.
+struct Taking<'m> {
+    modules: &'m Modules,
+    met: HashSet<String>,
+    order: Vec<Module>,
+    left_bytes: usize,
+}
+
+impl Taking<'_> {
+    fn add(&mut self, name: &str, depth: usize) -> Result<()> {
+        let modules = self.modules;
+        let Some(file) = modules.files.get(name).filter(|_| depth < MAX_DEPTH) else {
+            return Ok(());
+        };
+        // Some take each other.
+        if !self.met.insert(name.to_owned()) {
+            return Ok(());
+        }
+        let read = (modules.read)(file);
+        let bytes = match read.and_then(|bytes| decompress(&bytes, MAX_MODULE_BYTES)) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                tracing::warn!(%error, module = name, "left out");
+                return Ok(());
+            }
+        };
+        self.left_bytes = self.left_bytes.checked_sub(bytes.len()).ok_or_else(|| {
+            let reason = "the modules are larger than those of any kernel";
+            Error::new(ErrorKind::Unsupported, reason)
+        })?;
+        for dependency in depends(&bytes) {
+            self.add(&dependency, depth.saturating_add(1))?;
+        }
+        self.order.push(Module {
+            name: name.to_owned(),
+            bytes,
+            is_ours: modules.are_ours,
+        });
+        Ok(())
+    }
+}
+
+impl Module {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its bytes; of one of ours without what only debuggers read: a third, and the signature, which would
+    /// take time to check.
+    pub(super) fn into_bytes(self) -> Result<Vec<u8>> {
+        if !self.is_ours {
+            return Ok(self.bytes);
+        }
+        let dir = tempfile::tempdir()?;
+        let file = dir.path().join("module.ko");
+        fs::write(&file, &self.bytes)?;
+        let mut strip = Command::new("strip");
+        strip.args(["--strip-debug", "--remove-section=.BTF"]);
+        run(strip.arg(&file))?;
+        Ok(fs::read(&file)?)
+    }
+}
+
+fn find(dir: &Path, depth: usize, found: &mut HashMap<String, PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let path = entry.path();
+        if !entry.file_type()?.is_dir() {
+            add_file(path, found);
+        } else if depth < MAX_DEPTH {
+            find(&path, depth.saturating_add(1), found)?;
+        }
+    }
+    Ok(())
+}
+
+/// The names of modules have underscores where those of files may have dashes.
+fn add_file(path: PathBuf, found: &mut HashMap<String, PathBuf>) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if let Some((name, _)) = name.split_once(".ko") {
+        let name = name.replace('-', "_");
+        found.insert(name, path);
+    }
+}
+
+/// What a module takes, by its section `.modinfo`: texts with a NUL after each.
+fn depends(module: &[u8]) -> Vec<String> {
+    let mut texts = module.split(|byte| *byte == 0);
+    let list = texts.find_map(|text| text.strip_prefix(b"depends="));
+    let list = list.and_then(|list| std::str::from_utf8(list).ok());
+    let names = list
+        .unwrap_or_default()
+        .split(',')
+        .filter(|name| !name.is_empty());
+    names.map(|name| name.replace('-', "_")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(depends: &str) -> Vec<u8> {
+        format!("\x7fELF\0\0license=GPL\0depends={depends}\0name=x\0").into_bytes()
+    }
+
+    #[test]
+    fn what_a_module_takes_loads_before_it() {
+        let tree = tempfile::tempdir().unwrap();
+        let dir = tree.path().join("kernel/fs/xfs");
+        fs::create_dir_all(&dir).unwrap();
+        let write = |name: &str, depends: &str| fs::write(dir.join(name), module(depends)).unwrap();
+        write("xfs.ko", "libcrc32c,exportfs");
+        write("libcrc32c.ko", "crc32c-intel");
+        write("crc32c-intel.ko", "");
+        let packed = zstd::encode_all(&module("xfs")[..], 1).unwrap();
+        fs::write(dir.join("loop.ko.zst"), packed).unwrap();
+        let modules = Modules::in_tree(tree.path()).unwrap();
+        let order = modules
+            .with_dependencies(&["xfs", "loop", "nothing"])
+            .unwrap();
+        let names: Vec<&str> = order.iter().map(Module::name).collect();
+        assert_eq!(names, ["crc32c_intel", "libcrc32c", "xfs", "loop"]);
+    }
+
+    #[test]
+    fn modules_that_take_each_other_end() {
+        let tree = tempfile::tempdir().unwrap();
+        let dir = tree.path().join("kernel");
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("a.ko"), module("b")).unwrap();
+        fs::write(dir.join("b.ko"), module("a")).unwrap();
+        let modules = Modules::in_tree(tree.path()).unwrap();
+        let order = modules.with_dependencies(&["a"]).unwrap();
+        let names: Vec<&str> = order.iter().map(Module::name).collect();
+        assert_eq!(names, ["b", "a"]);
+    }
+}

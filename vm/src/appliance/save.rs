@@ -1,0 +1,103 @@
+//! Saving a machine that has booted: those that begin with its state need not.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::NamedTempFile;
+
+use super::QemuFiles;
+use super::monitor::Monitor;
+use crate::confine::Confinement;
+use crate::machine::accept;
+use crate::process::Process;
+use crate::qemu::{self, Accelerator, KERNEL_COMMAND_LINE, MACHINE};
+use crate::saved_state::{SavedState, uri};
+use diskfs_disk::{Error, ErrorKind, Result};
+
+/// How long a step may take: on a busy machine booting takes many times as long as on an idle one.
+const DEADLINE: Duration = Duration::from_mins(2);
+
+/// Boots a machine with so much memory, and saves it when its agent waits for a host. Returns the file's size.
+///
+/// # Errors
+/// `Unsupported` without QEMU, or when the machine does not come so far.
+pub(super) fn save(files: &QemuFiles, memory_mib: u32) -> Result<u64> {
+    let to = files.saved.as_path();
+    let program = qemu::find()?;
+    let dir = tempfile::tempdir()?;
+    let (stream, monitor) = (dir.path().join("agent"), dir.path().join("monitor"));
+    let began = Instant::now();
+    let listener = UnixListener::bind(&monitor)?;
+    let parent = to.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let new = NamedTempFile::new_in(parent.unwrap_or(Path::new(".")))?;
+
+    let mut command = qemu::machine(&program, MACHINE, Accelerator::Tcg, memory_mib);
+    let words = format!("{KERNEL_COMMAND_LINE} diskfs.saved");
+    qemu::boot(&mut command, files, &words);
+    let at = |path: &Path| qemu::doubled_commas(path);
+    // Nobody is there yet.
+    let stream = format!(
+        "socket,id={},path={},server=on,wait=off",
+        qemu::AGENT,
+        at(&stream)
+    );
+    qemu::agent(&mut command, &stream);
+    let monitor = format!("unix:{},server=off", at(&monitor));
+    command.args(["-qmp", &monitor]);
+    let process = Process::start(command, &confinement(dir.path(), new.path()))?;
+    let saved = accept(&listener, &process, began, DEADLINE)
+        .and_then(|stream| Monitor::begin(stream, DEADLINE))
+        .and_then(|monitor| save_booted(monitor, new.path()));
+    let machine = saved.inspect_err(|_| process.tell_log())?;
+    drop(process);
+
+    SavedState::write_header(new.as_file(), &machine, memory_mib)?;
+    new.as_file()
+        .set_permissions(Permissions::from_mode(0o644))?;
+    new.persist(to)
+        .map_err(|e| Error::from(e.error).in_file(to))?;
+    Ok(fs::metadata(to)?.len())
+}
+
+/// It is no stranger's kernel that runs there, and no stranger's bytes.
+fn confinement(dir: &Path, file: &Path) -> Confinement {
+    Confinement {
+        read: vec!["/".into()],
+        write: vec![dir.to_owned(), file.to_owned(), "/dev/null".into()],
+        one_cpu: false,
+        network: false,
+    }
+}
+
+/// Waits for the agent and writes the state behind the head of `file`. Returns what QEMU calls the machine.
+fn save_booted(mut monitor: Monitor, file: &Path) -> Result<String> {
+    let kind = json!({ "path": "/machine", "property": "type" });
+    let kind = monitor.execute("qom-get", &kind)?;
+    let kind = kind.as_str().and_then(|kind| kind.strip_suffix("-machine"));
+    let kind =
+        kind.ok_or_else(|| Error::new(ErrorKind::Unsupported, "a machine without a name"))?;
+
+    let events = json!({ "capabilities": [{ "capability": "events", "state": true }] });
+    monitor.execute("migrate-set-capabilities", &events)?;
+    // Nothing waits for anything else meanwhile.
+    let unbounded = json!({ "max-bandwidth": i64::MAX });
+    monitor.execute("migrate-set-parameters", &unbounded)?;
+
+    // The agent opens its port when it has done all else.
+    monitor.wait_for("VSERPORT_CHANGE", |data| {
+        data.get("open") == Some(&Value::Bool(true))
+    })?;
+    monitor.execute("migrate", &json!({ "uri": uri(file) }))?;
+    let status = |data: &Value| Some(data.get("status")?.as_str()?.to_owned());
+    let ended = monitor.wait_for("MIGRATION", |data| {
+        matches!(status(data).as_deref(), Some("completed" | "failed"))
+    })?;
+    if status(&ended).as_deref() != Some("completed") {
+        return Err(Error::new(ErrorKind::Io, "QEMU can't save the machine"));
+    }
+    Ok(kind.to_owned())
+}

@@ -1,0 +1,125 @@
+//! Which kinds of filesystems the appliance's kernel mounts, and how.
+
+use super::machine::Access;
+use diskfs_disk::{Error, ErrorKind, Result};
+
+/// How a kind is mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mounting {
+    /// The kind as mount(2) names it.
+    kernel_name: &'static str,
+    /// The kind's own options, as mount(2) takes them.
+    pub(super) data: &'static str,
+    /// Whether the kernel can write it.
+    pub(super) is_written: bool,
+}
+
+/// The kinds as `blkid` names them.
+const KINDS: &[(&str, Mounting)] = &[
+    // The top level, below which all subvolumes are, whichever is the default.
+    (
+        "btrfs",
+        Mounting {
+            data: "subvolid=5",
+            ..written("btrfs")
+        },
+    ),
+    ("erofs", read("erofs")),
+    ("exfat", written("exfat")),
+    // The driver of ext4 opens its predecessors, too.
+    ("ext2", written("ext4")),
+    ("ext3", written("ext4")),
+    ("ext4", written("ext4")),
+    ("f2fs", written("f2fs")),
+    ("hfs", written("hfs")),
+    ("hfsplus", written("hfsplus")),
+    ("iso9660", read("iso9660")),
+    ("jfs", written("jfs")),
+    ("nilfs2", written("nilfs2")),
+    ("ntfs", written("ntfs")),
+    ("squashfs", read("squashfs")),
+    ("udf", written("udf")),
+    (
+        "ufs",
+        Mounting {
+            data: "ufstype=ufs2",
+            ..written("ufs")
+        },
+    ),
+    ("vfat", written("vfat")),
+    ("xfs", written("xfs")),
+];
+
+const fn written(kernel_name: &'static str) -> Mounting {
+    Mounting {
+        kernel_name,
+        data: "",
+        is_written: true,
+    }
+}
+
+const fn read(kernel_name: &'static str) -> Mounting {
+    Mounting {
+        is_written: false,
+        ..written(kernel_name)
+    }
+}
+
+/// The first kernel whose `ntfs` writes. Before it that name is an old driver that reads, or ntfs3's own
+/// way of standing in for it. (ntfs3 of 7.2.12 dies of a directory of 250 files.)
+const NTFS_WRITES: (u32, u32) = (7, 1);
+
+impl Mounting {
+    /// What a kernel of this release calls it: `7.2.12`, `6.1.0-56-cloud-amd64`.
+    pub(super) fn name_in(&self, release: &str) -> &'static str {
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+        let mut number = || {
+            numbers
+                .next()
+                .and_then(|text| text.parse().ok())
+                .unwrap_or(0)
+        };
+        let version: (u32, u32) = (number(), number());
+        match self.kernel_name {
+            "ntfs" if version < NTFS_WRITES => "ntfs3",
+            name => name,
+        }
+    }
+}
+
+/// How the kind is mounted that `blkid` calls so; `None` when the kernel does not know it.
+pub(super) fn of(kind: &str) -> Option<Mounting> {
+    let found = KINDS.iter().find(|(name, _)| *name == kind);
+    found.map(|(_, mounting)| *mounting)
+}
+
+/// The same, to open it so.
+///
+/// # Errors
+/// `Unsupported` when the kernel does not know it, or does not write it.
+pub(super) fn for_access(kind: &str, access: Access) -> Result<Mounting> {
+    let unsupported = |reason| Error::new(ErrorKind::Unsupported, reason);
+    let mounting =
+        of(kind).ok_or_else(|| unsupported(format!("{kind} is not known to the microVM")))?;
+    if access == Access::ReadWrite && !mounting.is_written {
+        return Err(unsupported(format!(
+            "{kind} is read only, by its own design"
+        )));
+    }
+    Ok(mounting)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_have_the_kernels_names() {
+        let ntfs = of("ntfs").unwrap();
+        assert_eq!(ntfs.name_in("7.2.12"), "ntfs");
+        assert_eq!(ntfs.name_in("6.12.0-1-amd64"), "ntfs3");
+        assert_eq!(of("xfs").unwrap().name_in("6.1"), "xfs");
+        assert_eq!(of("squashfs").map(|kind| kind.is_written), Some(false));
+        assert_eq!(of("zfs_member"), None);
+    }
+}

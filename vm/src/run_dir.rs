@@ -1,0 +1,214 @@
+//! Where a machine has its sockets and its memory while it starts.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, Mode, OFlags, StatVfsMountFlags, flock, open, statvfs};
+use rustix::process::geteuid;
+use tempfile::TempDir;
+
+use diskfs_disk::{Error, ErrorKind, Result};
+
+/// The longest path of a Unix socket: `sun_path` of unix(7), without its NUL.
+const MAX_SOCKET_PATH_BYTES: usize = 107;
+
+/// What the names of these directories begin with.
+const PREFIX: &str = "diskfs-vm-";
+/// A directory that is younger may just be made, and not be locked yet.
+const YOUNG: Duration = Duration::from_mins(1);
+
+/// A directory that only this user can look into. It is gone as soon as the machine has opened what is
+/// in it, or when it is dropped. That of a process that was killed before is taken away by the next one.
+#[derive(Debug)]
+pub(super) struct RunDir {
+    dir: TempDir,
+    /// As long as it is held, somebody needs the directory.
+    _lock: File,
+}
+
+impl RunDir {
+    /// Makes one on a filesystem that programs may be run from (User Mode Linux maps its memory as
+    /// such) and that has room for the machine's memory: it is taken as the machine touches it, and a
+    /// machine that does not get it fails in the middle of its work.
+    ///
+    /// # Errors
+    /// `NoSpace`, with the places that were tried and what is wrong with each.
+    pub(super) fn with_room_for(memory_mib: u32) -> Result<Self> {
+        Self::among(candidates(), memory_mib)
+    }
+
+    fn among(candidates: Vec<PathBuf>, memory_mib: u32) -> Result<Self> {
+        let mut problems = Vec::new();
+        for parent in candidates {
+            match problem(&parent, memory_mib) {
+                None => match Self::in_place(&parent) {
+                    Ok(made) => return Ok(made),
+                    Err(error) => problems.push(format!("{}: {error}", parent.display())),
+                },
+                Some(problem) => problems.push(format!("{}: {problem}", parent.display())),
+            }
+        }
+        let reason = format!(
+            "no place for the {memory_mib} MiB of a microVM's memory ({})",
+            problems.join("; ")
+        );
+        let hint = "set TMPDIR to a directory with room, from which programs may be run";
+        Err(Error::new(ErrorKind::NoSpace, reason).with_hint(hint))
+    }
+
+    fn in_place(parent: &Path) -> io::Result<Self> {
+        remove_abandoned(parent);
+        let dir = private_dir(parent)?;
+        let lock = File::open(dir.path())?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Self { dir, _lock: lock })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The socket of the machine's disk with that index.
+    pub(super) fn disk(&self, index: usize) -> PathBuf {
+        self.path().join(format!("disk{index}"))
+    }
+
+    /// The socket of the machine's console.
+    pub(super) fn console(&self) -> PathBuf {
+        self.path().join("console")
+    }
+}
+
+fn private_dir(parent: &Path) -> io::Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    let private = PermissionsExt::from_mode(0o700);
+    builder
+        .prefix(PREFIX)
+        .permissions(private)
+        .tempdir_in(parent)
+}
+
+/// Removes the directories of this user whose processes are gone: killed while a machine started.
+fn remove_abandoned(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let is_ours = entry.file_name().as_bytes().starts_with(PREFIX.as_bytes());
+        if is_ours && is_abandoned(&entry.path()).unwrap_or(false) {
+            let _ = fs::remove_dir_all(entry.path()); // Another one may be at it, too.
+        }
+    }
+}
+
+fn is_abandoned(path: &Path) -> io::Result<bool> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let dir = File::from(open(path, flags, Mode::empty())?);
+    let metadata = dir.metadata()?;
+    let is_old = metadata.modified()?.elapsed().is_ok_and(|age| age > YOUNG);
+    if !is_old || metadata.uid() != geteuid().as_raw() {
+        return Ok(false);
+    }
+    Ok(flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok())
+}
+
+/// Where to put it, the best first: memory, then what the user says, then what is always there.
+fn candidates() -> Vec<PathBuf> {
+    let said = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty());
+    let said = said.map(PathBuf::from);
+    let mut all: Vec<PathBuf> = said.into_iter().collect();
+    all.extend(["/dev/shm", "/tmp", "/var/tmp"].map(PathBuf::from));
+    all.extend(std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from));
+    all
+}
+
+/// What is wrong with a directory, if anything is.
+fn problem(parent: &Path, memory_mib: u32) -> Option<String> {
+    let told = match statvfs(parent) {
+        Ok(told) => told,
+        Err(error) => return Some(io::Error::from(error).to_string()),
+    };
+    if told.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+        return Some("mounted noexec".to_owned());
+    }
+    let free_mib = u128::from(told.f_bavail).saturating_mul(u128::from(told.f_frsize)) >> 20;
+    if free_mib < u128::from(memory_mib) {
+        return Some(format!("only {free_mib} MiB are free"));
+    }
+    // The name that is added: a slash, the prefix, six letters, and the longest socket's name.
+    if socket_path_bytes(parent.as_os_str()) > MAX_SOCKET_PATH_BYTES {
+        return Some("its path is too long for a socket".to_owned());
+    }
+    None
+}
+
+fn socket_path_bytes(parent: &OsStr) -> usize {
+    parent
+        .as_bytes()
+        .len()
+        .saturating_add("/123456/console".len())
+        .saturating_add(PREFIX.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_private_and_goes_away() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = RunDir::among(vec![parent.path().to_owned()], 1).unwrap();
+        let path = dir.path().to_owned();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        assert!(dir.disk(99).as_os_str().len() <= MAX_SOCKET_PATH_BYTES);
+        drop(dir);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_a_killed_process_has_left_is_taken_away() {
+        let parent = tempfile::tempdir().unwrap();
+        let make = |name: &str, age: Duration| {
+            let dir = parent.path().join(name);
+            fs::create_dir(&dir).unwrap();
+            fs::write(dir.join("disk0"), "").unwrap();
+            let then = std::time::SystemTime::now() - age;
+            File::open(&dir).unwrap().set_modified(then).unwrap();
+            dir
+        };
+        let abandoned = make("diskfs-vm-abandoned", YOUNG * 2);
+        let held = make("diskfs-vm-held", YOUNG * 2);
+        let kept = [
+            make("diskfs-vm-new", Duration::ZERO),
+            make("other", YOUNG * 2),
+        ];
+        let lock = File::open(&held).unwrap();
+        flock(&lock, FlockOperation::LockExclusive).unwrap();
+        let dir = RunDir::among(vec![parent.path().to_owned()], 1).unwrap();
+        assert!(!abandoned.exists());
+        assert!(held.exists() && kept.iter().all(|dir| dir.exists()));
+        // Whoever holds it is gone.
+        drop(lock);
+        drop(RunDir::among(vec![parent.path().to_owned()], 1).unwrap());
+        assert!(!held.exists() && dir.path().exists());
+    }
+
+    #[test]
+    fn places_without_room_are_named() {
+        // proc and sysfs have no room at all, and are mounted noexec as a rule.
+        let none = vec![PathBuf::from("/proc"), PathBuf::from("/no/such/place")];
+        let error = RunDir::among(none, 64).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+        let reason = error.reason();
+        assert!(
+            reason.contains("/proc: ") && reason.contains("/no/such/place: "),
+            "{reason}"
+        );
+    }
+}

@@ -1,0 +1,102 @@
+//! User Mode Linux: the appliance's kernel as an ordinary process.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::VmOptions;
+use super::appliance::Appliance;
+use super::backend::{Backend, Channel, Prepared};
+use super::confine::Confinement;
+use super::run_dir::RunDir;
+use diskfs_disk::{Error, ErrorKind, Result};
+
+/// It answers within 0.1 s on an idle machine.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Virtio device types (virtio 1.3, section 5), which the kernel takes from its command line.
+const VIRTIO_BLOCK: u32 = 2;
+const VIRTIO_CONSOLE: u32 = 3;
+
+#[derive(Debug)]
+pub(super) struct Uml;
+
+impl Backend for Uml {
+    fn prepare(
+        &self,
+        appliance: &Appliance,
+        options: &VmOptions,
+    ) -> Result<Vec<Box<dyn Prepared>>> {
+        if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+            let reason = "User Mode Linux runs on x86-64 Linux only";
+            return Err(Error::new(ErrorKind::Unsupported, reason));
+        }
+        if options.kernel.is_some() {
+            let reason = "a guest's kernel runs in a machine only, and not as a process";
+            return Err(Error::new(ErrorKind::Unsupported, reason));
+        }
+        if options.network {
+            let reason = "User Mode Linux has no network here";
+            return Err(Error::new(ErrorKind::Unsupported, reason));
+        }
+        let kernel = appliance.uml()?;
+        if !Path::new("/proc/self/exe").exists() {
+            let reason = "User Mode Linux needs /proc, which is not mounted here";
+            return Err(Error::new(ErrorKind::Unsupported, reason).with_hint("mount /proc"));
+        }
+        Ok(vec![Box::new(Ready {
+            kernel,
+            memory_mib: options.memory_mib,
+        })])
+    }
+}
+
+#[derive(Debug)]
+struct Ready {
+    kernel: PathBuf,
+    memory_mib: u32,
+}
+
+impl Prepared for Ready {
+    fn files(&self) -> Vec<PathBuf> {
+        vec![self.kernel.clone()]
+    }
+
+    fn deadline(&self) -> Duration {
+        DEADLINE
+    }
+
+    fn command(&self, dir: &RunDir, disks: usize) -> (Command, Confinement) {
+        let mut command = Command::new(&self.kernel);
+        let device =
+            |socket: PathBuf, kind: u32| format!("virtio_uml.device={}:{kind}", socket.display());
+        command
+            .arg(format!("mem={}M", self.memory_mib))
+            // Its console is the log; there is no input.
+            .args(["con0=null,fd:1", "con=null", "ssl=null"])
+            .args(["quiet", "panic=-1"])
+            // Without ptrace where the host's kernel can: faster, and allowed in more sandboxes.
+            .arg("seccomp=auto")
+            .arg(format!("uml_dir={}", dir.path().display()))
+            .arg("umid=microvm")
+            .args((0..disks).map(|index| device(dir.disk(index), VIRTIO_BLOCK)))
+            .arg(device(dir.console(), VIRTIO_CONSOLE))
+            // Its memory is a file there, without a name.
+            .env_clear()
+            .env("TMPDIR", dir.path())
+            .env("HOME", dir.path());
+        let confinement = Confinement {
+            read: vec![self.kernel.clone(), "/proc".into()],
+            write: vec![dir.path().to_owned(), "/dev/null".into()],
+            // A system call of the guest is a change between two of its processes: on two processors
+            // each is a wake-up that takes ten times as long.
+            one_cpu: true,
+            network: false,
+        };
+        (command, confinement)
+    }
+
+    fn channel(&self) -> Channel {
+        Channel::VhostUser
+    }
+}
