@@ -60,9 +60,9 @@ pub use diskfs_volume as volume;
 
 pub use diskfs_disk::{
     CodePage, Commits, Content, ContentClass, Disk, DiskId, Error, ErrorKind, ExfatOptions,
-    Fallback, FatKind, FatOptions, File, FileDevice, Filesystem, Format, Gate, Group, Keys,
-    MdArray, NewFilesystem, OpenOptions, Result, RootReserve, Share, StaleBase, SwapOptions,
-    Volume, Wanted, WritableFilesystem, WriteOptions, guest, time,
+    Fallback, FatKind, FatOptions, File, FileDevice, Filesystem, Format, Gate, Group, Keys, LvmId,
+    MdArray, NewFilesystem, NewIds, OpenOptions, Result, RootReserve, Share, StaleBase,
+    SwapOptions, Volume, Wanted, WritableFilesystem, WriteOptions, guest, time,
 };
 
 #[cfg(feature = "deploy")]

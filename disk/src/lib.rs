@@ -22,7 +22,7 @@ pub use file_device::FileDevice;
 pub use filesystem::{Filesystem, Names};
 pub use stack::{
     CodePage, Commits, Content, ContentClass, Disk, DiskId, ExfatOptions, Fallback, FatKind,
-    FatOptions, Group, Keys, MdArray, NewFilesystem, RootReserve, SwapOptions, Volume, Wanted,
-    WriteOptions,
+    FatOptions, Group, Keys, LvmId, MdArray, NewFilesystem, NewIds, RootReserve, SwapOptions,
+    Volume, Wanted, WriteOptions,
 };
 pub use writable::WritableFilesystem;

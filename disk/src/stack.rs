@@ -33,7 +33,7 @@ pub use driver::{Commits, RootReserve, WriteOptions};
 use fallback::FallbackOfDisk;
 pub use fallback::{DiskId, Fallback, Wanted};
 pub use luks::Keys;
-pub use lvm::Group;
+pub use lvm::{Group, LvmId, NewIds};
 pub use md::MdArray;
 pub use mkfs::{CodePage, ExfatOptions, FatKind, FatOptions, NewFilesystem, SwapOptions};
 pub(crate) use system_root::{holds_system, holds_usr};

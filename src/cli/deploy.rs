@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 
-use diskfs::deploy::{self, Applied, Change, Deployment, Plan, StepReport};
+use diskfs::deploy::{self, Applied, Change, Deployment, Plan, StepReport, VolumeChanges};
 use diskfs::vfs::Remains;
 use diskfs::{
     Commits, Disk, Error, ErrorKind, Result, RootReserve, WritableFilesystem, WriteOptions,
@@ -151,6 +151,7 @@ const PLAN_HINT: &str = "`diskfs deploy --list-steps` tells the steps of plans, 
 struct Prepared {
     disk: Disk,
     changes: Vec<Change>,
+    volumes: VolumeChanges,
     steps: Vec<StepReport>,
     /// The overlay that opening it made.
     new_overlay: Option<PathBuf>,
@@ -188,6 +189,22 @@ fn with_remains(error: Error, target: &WritableFilesystem) -> Error {
         }
         Ok(Remains::Some) | Err(_) => error.with_hint("a part of the changes may have been made"),
     }
+}
+
+/// Writes the changes of volumes, when those of files are written.
+fn with_volumes(applied: Applied, files: &[Change], volumes: &VolumeChanges) -> Result<Applied> {
+    if volumes.is_empty() {
+        return Ok(applied);
+    }
+    volumes.apply().map_err(|error| {
+        let error = if files.is_empty() {
+            error
+        } else {
+            error.with_hint("the files were changed all the same")
+        };
+        error.with_hint("the same plan once more changes the volumes")
+    })?;
+    Ok(Applied::InParts)
 }
 
 impl Deploy {
@@ -267,9 +284,10 @@ impl Deploy {
         let worked_out = self.work_out(&disk, plan);
         look(&disk);
         match worked_out {
-            Ok((changes, steps)) => Ok(Prepared {
+            Ok((changes, volumes, steps)) => Ok(Prepared {
                 disk,
                 changes,
+                volumes,
                 steps,
                 new_overlay,
             }),
@@ -286,10 +304,13 @@ impl Deploy {
         let Prepared {
             disk,
             changes,
+            volumes,
             steps,
             new_overlay,
         } = prepared;
         let written = self.apply(&disk, &changes, new_overlay.as_deref(), progress);
+        let written = written.and_then(|applied| with_volumes(applied, &changes, &volumes));
+        drop(volumes);
         let ended = disk.close();
         if written.is_err() {
             forget(new_overlay.as_deref());
@@ -313,7 +334,7 @@ impl Deploy {
 
     fn diff(&self, disk: &Disk, plan: &Plan) -> Result<Deployed> {
         let guest = self.source.volume.guest(disk)?;
-        let deployment = Deployment::prepare(guest, plan)?;
+        let deployment = Deployment::prepare_on(disk, guest, plan)?;
         let diff = deployment.diff()?;
         Ok(Deployed {
             steps: deployment.into_steps(),
@@ -322,13 +343,18 @@ impl Deploy {
         })
     }
 
-    fn work_out(&self, disk: &Disk, plan: &Plan) -> Result<(Vec<Change>, Vec<StepReport>)> {
+    fn work_out(
+        &self,
+        disk: &Disk,
+        plan: &Plan,
+    ) -> Result<(Vec<Change>, VolumeChanges, Vec<StepReport>)> {
         let guest = self.source.volume.guest(disk)?;
-        let deployment = Deployment::prepare(guest, plan)?;
+        let deployment = Deployment::prepare_on(disk, guest, plan)?;
         let changes = deployment.changes()?;
         deployment.check_room(&changes)?;
         // What it was read with is closed: a microVM has one for each.
-        Ok((changes, deployment.into_steps()))
+        let (steps, volumes) = deployment.into_parts();
+        Ok((changes, volumes, steps))
     }
 
     /// Opens the filesystem for writing only where there is something to write: each time counts as a mount, which is

@@ -1,7 +1,11 @@
 //! Logical volumes.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use diskfs::{Disk, OpenOptions};
-use diskfs_fixtures::{image, require, run};
+use diskfs_fixtures::{Lvm, Part, TempImage, image, require, require_root, run};
+use serde_json::Value;
 
 use crate::diskfs;
 
@@ -121,4 +125,181 @@ fn several_writers_of_a_logical_volume_are_one() {
     assert_eq!(&bytes, b"second");
     // It was left as one whose copies are alike.
     volume.writable_device().unwrap();
+}
+
+/// What LVM says of the two disks of `lvm-striped.raw`: all but what has to change, and what has.
+fn told_by_lvm(image: &Path) -> (Vec<Value>, BTreeSet<String>) {
+    let parts = [0, 1].map(|number| {
+        let disk = Disk::open(image, &OpenOptions::default()).unwrap();
+        let volume = disk.volume(&format!("p{}", number + 1)).unwrap();
+        Part {
+            image,
+            start_bytes: volume.start_bytes().unwrap(),
+            len_bytes: Some(volume.size_bytes()),
+        }
+    });
+    let lvm = Lvm::new(&parts).unwrap();
+    lvm.run("vgck").unwrap();
+    let report = |command, fields| lvm.report(command, fields).unwrap();
+    let kept = [
+        report(
+            "vgs",
+            "vg_name,pv_count,vg_missing_pv_count,vg_free,vg_attr",
+        ),
+        report(
+            "lvs -a --segments",
+            "lv_name,lv_uuid,seg_start,seg_size,segtype",
+        ),
+    ];
+    let changed = [report("vgs", "vg_uuid"), report("pvs", "pv_uuid")].concat();
+    let uuids = changed.iter().map(|row| {
+        let mut fields = row.as_object().unwrap().values();
+        fields.next().unwrap().as_str().unwrap().to_owned()
+    });
+    (kept.concat(), uuids.collect())
+}
+
+const GUEST: [&str; 4] = ["deploy", "lvm-striped.raw", "--volume", "vg-0/my-root"];
+
+fn deploy(disk: &TempImage, words: &[&str]) -> crate::Run {
+    diskfs(disk, &[&GUEST[..], words].concat())
+}
+
+fn uuids_of(disk: &TempImage) -> Vec<String> {
+    let info = diskfs(disk, &["info", "--json", "lvm-striped.raw"]).json();
+    let group = &info["volume_groups"][0];
+    let physical = group["physical_volumes"].as_array().unwrap();
+    let rows = Some(group).into_iter().chain(physical);
+    rows.map(|row| row["uuid"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn a_group_gets_new_uuids_and_whatever_names_them_follows() {
+    let disk = image("lvm-striped.raw");
+    let old = uuids_of(&disk);
+    let bare = |uuid: &str| uuid.replace('-', "");
+    let cat = |path: &str| {
+        let path = format!("lvm-striped.raw:{path}");
+        diskfs(&disk, &["cat", "--volume", "vg-0/my-root", &path]).text()
+    };
+    let devices = |uuids: &[String]| format!("IDTYPE=devname PVID={}\n", bare(&uuids[1]));
+    let grub = |uuids: &[String]| format!("set root='lvmid/{}/x'\n", uuids[0]);
+    let steps = [
+        format!("/etc/lvm/devices/system.devices:{}", devices(&old)),
+        format!("/boot/grub/grub.cfg:{}", grub(&old)),
+        format!("/srv/other:{}", grub(&old)),
+    ];
+    let steps = steps.each_ref().map(|step| ["--write", step]);
+    let mkdir = [
+        "--mkdir",
+        "/etc/lvm/devices",
+        "--mkdir",
+        "/boot/grub",
+        "--mkdir",
+        "/srv",
+    ];
+    deploy(&disk, &[&mkdir[..], &steps.concat()].concat()).text();
+    let before = require_root().map(|()| told_by_lvm(&disk.path()));
+    let bytes = std::fs::read(disk.path()).unwrap();
+
+    let words = ["--operations", "lvm-uuids"];
+    let shown = deploy(&disk, &[&words[..], &["--dry-run"]].concat()).text();
+    assert!(shown.contains("volume group vg-0: "), "{shown}");
+    assert!(shown.contains("-IDTYPE=devname PVID="), "{shown}");
+    assert!(std::fs::read(disk.path()).unwrap() == bytes);
+
+    let told = deploy(&disk, &[&words[..], &["--json"]].concat()).json();
+    let new = uuids_of(&disk);
+    let rows = told["guests"][0]["steps"][0]["uuids"].as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    for ((row, new), old) in rows.iter().zip(&new).zip(&old) {
+        assert_eq!(
+            (&row["old"], &row["new"]),
+            (&old[..].into(), &new[..].into())
+        );
+        assert_ne!(old, new);
+    }
+    assert_eq!(rows[1]["of"], "physical volume p1");
+    assert_eq!(cat("/etc/lvm/devices/system.devices"), devices(&new));
+    assert_eq!(cat("/boot/grub/grub.cfg"), grub(&new));
+    assert_eq!(cat("/srv/other"), grub(&old));
+    if let Some((kept, uuids)) = before {
+        let (kept_now, uuids_now) = told_by_lvm(&disk.path());
+        assert_eq!(kept_now, kept);
+        assert!(uuids_now.is_disjoint(&uuids), "{uuids_now:?}");
+        assert_eq!(uuids_now, new.iter().cloned().collect());
+    }
+    // They are among the defaults, and new ones each time.
+    let told = deploy(&disk, &["--operations", "defaults"]).text();
+    assert!(
+        told.contains(&format!("physical volume p2: {} -> ", new[2])),
+        "{told}"
+    );
+    let words = ["--operations", "defaults,-lvm-uuids"];
+    let left = uuids_of(&disk);
+    deploy(&disk, &words).text();
+    assert_eq!(uuids_of(&disk), left);
+}
+
+/// GRUB's own image finds `/boot` on a logical volume by the group's UUID.
+#[test]
+fn a_group_that_grub_starts_from_keeps_its_uuid() {
+    let disk = image("lvm-striped.raw");
+    let old = uuids_of(&disk);
+    let core = [
+        "--mkdir",
+        "/boot/grub/i386-pc",
+        "--write",
+        "/boot/grub/i386-pc/core.img:x",
+    ];
+    deploy(&disk, &core).text();
+    let told = deploy(&disk, &["--operations", "lvm-uuids"]).text();
+    assert!(
+        told.contains("note: volume group vg-0 keeps its UUID"),
+        "{told}"
+    );
+    let new = uuids_of(&disk);
+    assert_eq!(new[0], old[0]);
+    assert!(new[1] != old[1] && new[2] != old[2]);
+}
+
+#[test]
+fn a_group_that_is_not_whole_is_left_as_it_is() {
+    let disk = image("lvm-linear.raw");
+    let guest = ["deploy", "lvm-linear.raw", "--volume", "vg0/root"];
+    // The first text of the group, with a mark of the same length.
+    let mut bytes = std::fs::read(disk.path()).unwrap();
+    let area = 4096;
+    let header = |n: usize| area + 40 + n;
+    let number = |bytes: &[u8], at: usize| {
+        usize::try_from(u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())).unwrap()
+    };
+    let start = area + number(&bytes, header(0));
+    let text = start..start + number(&bytes, header(8));
+    let old = b"\"RESIZEABLE\"";
+    let at = bytes[text.clone()]
+        .windows(12)
+        .position(|it| it == old)
+        .unwrap();
+    bytes[start + at..][..12].copy_from_slice(b"\"EXPORTED\"  ");
+    let crc = |bytes: &[u8]| {
+        bytes.iter().fold(0xf597_a6cf_u32, |crc, &byte| {
+            (0..8).fold(crc ^ u32::from(byte), |crc, _| {
+                (crc >> 1) ^ if crc & 1 == 1 { 0xedb8_8320 } else { 0 }
+            })
+        })
+    };
+    let sum = crc(&bytes[text]).to_le_bytes();
+    bytes[header(16)..][..4].copy_from_slice(&sum);
+    let sum = crc(&bytes[area + 4..area + 512]).to_le_bytes();
+    bytes[area..][..4].copy_from_slice(&sum);
+    std::fs::write(disk.path(), &bytes).unwrap();
+    let deploy = |words: &[&str]| diskfs(&disk, &[&guest[..], words].concat());
+    let (code, stderr) = deploy(&["--operations", "lvm-uuids", "--write", "/new:x"]).failure();
+    assert_eq!(code, 4, "{stderr}");
+    assert!(stderr.contains("marked EXPORTED"), "{stderr}");
+    assert!(std::fs::read(disk.path()).unwrap() == bytes);
+    let told = deploy(&["--operations", "defaults"]).text();
+    assert!(told.contains("note: lvm-uuids is left out"), "{told}");
 }

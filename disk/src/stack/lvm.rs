@@ -4,14 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, ErrorKind};
-use diskfs_volume::lvm::{
-    LogicalVolume, LvmId, PhysicalVolume, PvEntry, VolumeGroup, volume_groups,
-};
+use diskfs_volume::lvm::{LogicalVolume, PhysicalVolume, PvEntry, VolumeGroup, volume_groups};
+pub use diskfs_volume::lvm::{LvmId, NewIds};
 
 use super::Volume;
 use super::place::Place;
 use super::writer::OneWriter;
-use crate::Result;
+use crate::{Error, Result};
 
 /// A volume group on a disk.
 #[derive(Debug)]
@@ -42,6 +41,39 @@ impl Group {
         found.map(|(_, volume)| volume)
     }
 
+    /// Checks that [`change_ids`](Self::change_ids) can change the group. Nothing is written.
+    ///
+    /// # Errors
+    /// As [`VolumeGroup::change_ids`] before its first write.
+    pub fn check_new_ids(&self, ids: &NewIds) -> Result<()> {
+        let checked = self.metadata.check_new_ids(ids, &|entry| {
+            let member = self.find(entry)?;
+            member.map(|member| member.place().read()).transpose()
+        });
+        checked.map_err(|error| self.in_image(error))
+    }
+
+    /// Gives the group and its physical volumes new identities, on a disk that is open for writing. The disk has to be
+    /// opened again to be looked at.
+    ///
+    /// # Errors
+    /// As [`VolumeGroup::change_ids`]; `ReadOnly` when the disk is open for reading only.
+    pub fn change_ids(&self, ids: &NewIds) -> Result<()> {
+        let changed = self.metadata.change_ids(ids, &|entry| {
+            let member = self.find(entry)?;
+            let device = member.map(|member| member.place().write()?.ok_or_else(read_only));
+            device.transpose()
+        });
+        changed.map_err(|error| self.in_image(error))
+    }
+
+    fn in_image(&self, error: diskfs_block::Error) -> Error {
+        match self.members.first() {
+            Some((_, member)) => member.in_image(error),
+            None => error.into(),
+        }
+    }
+
     /// Whether `volume` is where one of its physical volumes is.
     pub(super) fn is_on(&self, volume: &Volume) -> bool {
         let mut members = self.members.iter();
@@ -63,6 +95,10 @@ impl Group {
         }
         Ok(first)
     }
+}
+
+fn read_only() -> diskfs_block::Error {
+    diskfs_block::Error::new(ErrorKind::ReadOnly, "the disk is read-only")
 }
 
 /// A logical volume of a [`Group`].
@@ -88,7 +124,6 @@ impl Logical {
 
     /// `None` when the disk is open for reading only.
     pub(super) fn write(&self) -> diskfs_block::Result<Option<Arc<dyn BlockWrite>>> {
-        let read_only = || diskfs_block::Error::new(ErrorKind::ReadOnly, "the disk is read-only");
         if self.is_read_only()? {
             return Ok(None);
         }

@@ -5,6 +5,7 @@ use std::cell::OnceCell;
 use diskfs_vfs::Timestamp;
 
 use super::stage::{Kind, Stage};
+use super::volumes::{NewUuid, VolumeChanges, Volumes};
 use super::{Secret, StepReport, labels};
 use diskfs_disk::guest::{OsRelease, windows_root};
 use diskfs_disk::{Error, ErrorKind, Filesystem, Result};
@@ -28,6 +29,10 @@ pub(super) struct Guest {
     is_windows: OnceCell<bool>,
     notes: Vec<String>,
     secrets: Vec<Secret>,
+    uuids: Vec<NewUuid>,
+    /// The volumes of its disk, where that is known and a step may change them.
+    pub(super) volumes: Option<Volumes>,
+    pub(super) volume_changes: VolumeChanges,
     /// The present, which tests set.
     pub(super) now: Timestamp,
     random: fn(&mut [u8]) -> Result<()>,
@@ -41,9 +46,17 @@ impl Guest {
             is_windows: OnceCell::new(),
             notes: Vec::new(),
             secrets: Vec::new(),
+            uuids: Vec::new(),
+            volumes: None,
+            volume_changes: VolumeChanges::default(),
             now: Timestamp::now(),
             random: of_the_kernel,
         }
+    }
+
+    /// The same, on a disk whose volumes are these.
+    pub(super) fn with_volumes(self, volumes: Option<Volumes>) -> Self {
+        Self { volumes, ..self }
     }
 
     /// With a known present, and "random" bytes that are all 7.
@@ -87,6 +100,11 @@ impl Guest {
             of: of.into(),
             secret: secret.into(),
         });
+    }
+
+    /// Reports UUIDs of volumes that are replaced.
+    pub(super) fn tell_uuids(&mut self, uuids: Vec<NewUuid>) {
+        self.uuids.extend(uuids);
     }
 
     /// An error of the plan.
@@ -156,6 +174,7 @@ impl Guest {
             changed: self.stage.take_touched().into_iter().collect(),
             notes: std::mem::take(&mut self.notes),
             secrets: std::mem::take(&mut self.secrets),
+            uuids: std::mem::take(&mut self.uuids),
         }
     }
 }

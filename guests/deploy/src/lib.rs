@@ -39,6 +39,7 @@ mod schema;
 mod stage;
 mod steps;
 mod text;
+mod volumes;
 
 use serde::Serialize;
 
@@ -46,14 +47,17 @@ pub use apply::{Applied, apply};
 pub use plan::{Plan, Step};
 pub use stage::{Aspect, Change, Contents, Entry, Kind, Part, Stage};
 pub use steps::*;
+pub use volumes::{NewUuid, VolumeChanges};
 
-use diskfs_disk::{Filesystem, Result, WritableFilesystem};
+use diskfs_disk::{Disk, Filesystem, Result, WritableFilesystem};
 use guest::Guest;
+use volumes::Volumes;
 
 /// What a plan comes to in a guest.
 #[derive(Debug)]
 pub struct Deployment {
     stage: Stage,
+    volumes: VolumeChanges,
     steps: Vec<StepReport>,
 }
 
@@ -69,6 +73,9 @@ pub struct StepReport {
     /// What was made up, and is nowhere else: passwords.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<Secret>,
+    /// UUIDs of volumes that it replaces.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub uuids: Vec<NewUuid>,
 }
 
 /// Something that was made up.
@@ -87,7 +94,23 @@ impl Deployment {
     /// # Errors
     /// What keeps a step from being done, with its number: then there is nothing to apply.
     pub fn prepare(guest: Filesystem, plan: &Plan) -> Result<Self> {
-        let mut guest = Guest::new(guest);
+        Self::of(Guest::new(guest), plan)
+    }
+
+    /// As [`prepare`](Self::prepare), for a guest on a disk whose volumes the plan may change, too.
+    ///
+    /// # Errors
+    /// As that.
+    pub fn prepare_on(disk: &Disk, guest: Filesystem, plan: &Plan) -> Result<Self> {
+        let is_asked = plan
+            .steps
+            .iter()
+            .any(|step| matches!(step, Step::Sysprep(_)));
+        let volumes = is_asked.then(|| Volumes::of(disk, &guest)).transpose()?;
+        Self::of(Guest::new(guest).with_volumes(volumes), plan)
+    }
+
+    fn of(mut guest: Guest, plan: &Plan) -> Result<Self> {
         let mut steps = Vec::new();
         for (step, number) in plan.steps.iter().zip(1_usize..) {
             step.apply(&mut guest).map_err(|error| {
@@ -109,6 +132,7 @@ impl Deployment {
         }
         Ok(Self {
             stage: guest.stage,
+            volumes: guest.volume_changes,
             steps,
         })
     }
@@ -121,6 +145,11 @@ impl Deployment {
     /// What each step comes to, when nothing else is wanted any more: what the guest was read with is closed.
     pub fn into_steps(self) -> Vec<StepReport> {
         self.steps
+    }
+
+    /// As [`into_steps`](Self::into_steps), with the changes of volumes, which are written when the files are.
+    pub fn into_parts(self) -> (Vec<StepReport>, VolumeChanges) {
+        (self.steps, self.volumes)
     }
 
     /// All changes, by path.
@@ -154,7 +183,12 @@ impl Deployment {
     /// # Errors
     /// `NoSpace`, and what writing answers.
     pub fn apply(&self, target: &WritableFilesystem) -> Result<Applied> {
-        apply(&self.changes()?, target, &mut |_, _| {})
+        let applied = apply(&self.changes()?, target, &mut |_, _| {})?;
+        if self.volumes.is_empty() {
+            return Ok(applied);
+        }
+        self.volumes.apply()?;
+        Ok(Applied::InParts)
     }
 }
 

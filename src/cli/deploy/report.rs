@@ -34,14 +34,21 @@ pub(super) fn write(
     }
     for step in &deployed.steps {
         let is_shown = deployed.diff.is_none();
-        if is_shown && step.changed.is_empty() {
+        if is_shown && step.changed.is_empty() && step.uuids.is_empty() {
             writeln!(out, "{}: nothing to do", step.step)?;
+        } else if is_shown && step.changed.is_empty() {
+            writeln!(out, "{}:", step.step)?;
         } else if is_shown {
             let paths = step.changed.iter().map(|path| style.show(path.as_bytes()));
             let paths: Vec<_> = paths.map(std::borrow::Cow::into_owned).collect();
             write!(out, "{}: ", step.step)?;
             out.write_all(&paths.join(&b", "[..]))?;
             writeln!(out)?;
+        }
+        for uuid in &step.uuids {
+            out.write_all(b"  ")?;
+            out.write_all(&style.show(uuid.of.as_bytes()))?;
+            writeln!(out, ": {} -> {}", uuid.old, uuid.new)?;
         }
         for note in &step.notes {
             out.write_all(b"  note: ")?;

@@ -112,6 +112,21 @@ struct StepReport {
     /// Secrets that were generated, and are nowhere else.
     #[serde(skip_serializing_if = "Option::is_none")]
     secrets: Option<Vec<Secret>>,
+    /// UUIDs of volumes that it replaced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uuids: Option<Vec<NewUuid>>,
+}
+
+/// A UUID that was replaced.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct NewUuid {
+    /// What has it: `volume group vg0`.
+    of: String,
+    /// The old UUID.
+    old: String,
+    /// The new UUID.
+    new: String,
 }
 
 /// A secret that was generated.

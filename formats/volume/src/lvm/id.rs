@@ -16,6 +16,19 @@ impl LvmId {
         bytes.iter().all(|&b| valid(b)).then_some(Self(bytes))
     }
 
+    /// Makes an identity of random bytes, from LVM's own alphabet of 62 letters and digits.
+    pub fn from_random(bytes: [u8; 32]) -> Self {
+        const LETTERS: &[u8; 62] =
+            b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+        let letter = |byte: u8| LETTERS.get(usize::from(byte % 62)).copied();
+        Self(bytes.map(|byte| letter(byte).unwrap_or(b'0')))
+    }
+
+    /// Returns the letters without dashes, as they are on disk.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// From text, with dashes anywhere or none.
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];

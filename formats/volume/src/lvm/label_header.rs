@@ -4,6 +4,7 @@ use diskfs_block::{BlockRead, Result, read_within};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
+use super::LvmId;
 use super::crc::crc;
 
 /// The label is in one of so many sectors (`LABEL_SCAN_SECTORS`).
@@ -25,13 +26,18 @@ struct RawLabel {
 
 const _: () = assert!(size_of::<RawLabel>() == 32);
 
-/// Where the checksum begins: behind itself.
+/// Where the checksum is.
+const CRC_AT: usize = 16;
+
+/// Where that which it covers begins: behind itself.
 const CRC_FROM: usize = 20;
 
 /// The sector of a sound label, and where in it the header of the physical volume begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Label {
     pub(super) sector: Vec<u8>,
+    /// Where on the device the sector is, in bytes.
+    pub(super) start_bytes: u64,
     pub(super) header_offset: usize,
 }
 
@@ -86,6 +92,8 @@ impl Label {
             Ok(header_offset) if (size_of::<RawLabel>()..SECTOR_BYTES).contains(&header_offset) => {
                 Ok(Self {
                     sector,
+                    start_bytes: u64::try_from(number.saturating_mul(SECTOR_BYTES))
+                        .unwrap_or(u64::MAX),
                     header_offset,
                 })
             }
@@ -94,5 +102,18 @@ impl Label {
                  its sector"
             )),
         })
+    }
+
+    /// Returns the sector with another identity of the physical volume.
+    pub(super) fn with_id(&self, id: LvmId) -> Vec<u8> {
+        let mut sector = self.sector.clone();
+        let header = sector.get_mut(self.header_offset..).unwrap_or_default();
+        for (byte, new) in header.iter_mut().zip(id.as_bytes()) {
+            *byte = *new;
+        }
+        let sum = crc(&[sector.get(CRC_FROM..).unwrap_or_default()]);
+        let stored = sector.get_mut(CRC_AT..CRC_FROM).unwrap_or_default();
+        stored.copy_from_slice(&sum.to_le_bytes());
+        sector
     }
 }

@@ -10,7 +10,7 @@ use super::raw_locn::{RAW_LOCN_BYTES, RawLocn};
 
 /// A header takes so much of its area (`MDA_HEADER_SIZE`); texts come after it, and around to it
 /// again where the area ends.
-const HEADER_BYTES: usize = 512;
+pub(super) const HEADER_BYTES: usize = 512;
 
 /// `FMTT_MAGIC`.
 const MAGIC: [u8; 16] = *b" LVM2 x[5A%r0N*>";
@@ -39,8 +39,8 @@ const _: () = assert!(size_of::<RawMdaHeader>() == 40);
 /// A metadata area that holds a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MdaHeader {
-    start: u64,
-    size_bytes: u64,
+    pub(super) start: u64,
+    pub(super) size_bytes: u64,
     pub(super) text: RawLocn,
 }
 

@@ -11,7 +11,7 @@ use super::volume_group::VolumeGroup;
 use crate::warnings::Warnings;
 
 /// Metadata areas that are looked at. The tools make none, one or two.
-const MAX_METADATA_AREAS: usize = 4;
+pub(super) const MAX_METADATA_AREAS: usize = 4;
 
 /// A device that belongs to LVM.
 #[derive(Debug, Clone, PartialEq, Eq)]

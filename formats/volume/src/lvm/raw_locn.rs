@@ -1,12 +1,12 @@
 //! `raw_locn`: where a text is within its metadata area. LVM2, `lib/format_text/layout.h`.
 
 use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// `RAW_LOCN_IGNORED`: the area is kept empty (`pvchange --metadataignore`).
 const IGNORED: u32 = 1;
 
-#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Raw {
     offset: U64,
@@ -40,5 +40,16 @@ impl RawLocn {
             checksum: raw.checksum.get(),
             ignored: raw.flags.get() & IGNORED != 0,
         })
+    }
+
+    /// Returns its bytes on disk.
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        let raw = Raw {
+            offset: self.offset.into(),
+            size: self.size_bytes.into(),
+            checksum: self.checksum.into(),
+            flags: if self.ignored { IGNORED } else { 0 }.into(),
+        };
+        raw.as_bytes().to_vec()
     }
 }

@@ -29,6 +29,8 @@ pub struct VolumeGroup {
     pub physical_volumes: Vec<PvEntry>,
     /// Its logical volumes, those inside of others too, in the order of the metadata.
     pub logical_volumes: Vec<LogicalVolume>,
+    /// Why nobody but the LVM that runs it may change its metadata.
+    pub(super) hindrance: Option<String>,
     pub(super) pv_by_key: HashMap<String, usize>,
     pub(super) lv_by_name: HashMap<String, usize>,
 }
@@ -65,6 +67,7 @@ impl VolumeGroup {
             seqno: section.number("seqno")?,
             extent_bytes,
             exported: section.has("status", "EXPORTED"),
+            hindrance: hindrance(section),
             physical_volumes: Vec::new(),
             logical_volumes: Vec::new(),
             pv_by_key: HashMap::new(),
@@ -127,6 +130,31 @@ impl VolumeGroup {
         self.size_bytes()
             .saturating_sub(extents.saturating_mul(self.extent_bytes))
     }
+}
+
+/// Returns why a group may not be changed: a mark that says so, or one that is unknown.
+fn hindrance(section: &Section<'_>) -> Option<String> {
+    const HARMLESS: [&str; 3] = ["RESIZEABLE", "READ", "WRITE"];
+    let marks = ["status", "flags"]
+        .into_iter()
+        .filter_map(|list| section.value(list));
+    let marks = marks.flat_map(text::Value::list);
+    for mark in marks {
+        let mark = mark.text().unwrap_or_default();
+        if !HARMLESS.contains(&&*mark) {
+            return Some(format!("the group is marked {}", shown(&mark)));
+        }
+    }
+    if !section.has("status", "WRITE") {
+        return Some("the group is read-only".to_owned());
+    }
+    let lock = section.text("lock_type").ok()?;
+    (lock != "none").then(|| format!("the group is shared (lock type {})", shown(&lock)))
+}
+
+/// Returns a word of the metadata for a message.
+fn shown(word: &str) -> String {
+    word.escape_debug().take(40).collect()
 }
 
 /// The sections in the section of that name.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, Memory, Result};
-use diskfs_volume::lvm::{PhysicalVolume, PvEntry, VolumeGroup, volume_groups};
+use diskfs_volume::lvm::{LvmId, NewIds, PhysicalVolume, PvEntry, VolumeGroup, volume_groups};
 
 /// Bytes in an extent of the groups that are made here.
 pub(crate) const EXTENT: u64 = 64 << 10;
@@ -169,6 +169,19 @@ impl Machine {
         let mut disks = self.disks.iter();
         let found = disks.find(|(physical, _)| physical.id == entry.id);
         found.map(|(_, disk)| Arc::clone(disk))
+    }
+
+    /// Gives a group and its physical volumes new identities.
+    pub(crate) fn change_ids(&self, group: &VolumeGroup) -> Result<()> {
+        let new = |number: usize| LvmId::from_random([u8::try_from(number % 256).unwrap(); 32]);
+        let physical = group.physical_volumes.iter().zip(1..);
+        let ids = NewIds {
+            group: new(0),
+            physical: physical.map(|(pv, n)| (pv.id, new(n))).collect(),
+        };
+        group.change_ids(&ids, &|entry| {
+            Ok(self.find(entry).map(|disk| disk as Arc<dyn BlockWrite>))
+        })
     }
 
     /// The logical volume of that name, to read.

@@ -18,6 +18,7 @@ fn exercise(disks: Vec<Vec<u8>>) {
                 }
             }
         }
+        let _ = machine.change_ids(group);
     }
 }
 

@@ -5,5 +5,6 @@ mod disk;
 mod fixtures;
 mod hostile;
 mod layouts;
+mod new_ids;
 mod persistent;
 mod tools;

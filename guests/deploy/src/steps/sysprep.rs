@@ -1,5 +1,7 @@
 //! What makes a guest a template: all that it has kept of the machine that it was, taken away by name.
 
+mod lvm_uuids;
+mod named_uuids;
 mod operations;
 mod users;
 
@@ -11,14 +13,10 @@ use diskfs_disk::Result;
 pub use operations::{OPERATIONS, Operation};
 
 /// Operations of virt-sysprep that are none of a plan's, and what to use in their place.
-const REFUSED: [(&str, &str); 4] = [
+const REFUSED: [(&str, &str); 3] = [
     (
         "fs-uuids",
         "UUIDs are of volumes, not of files: `tune2fs -U random` or `xfs_admin -U generate` on the volume, and the guest's fstab, boot loader and initramfs have to follow",
-    ),
-    (
-        "lvm-uuids",
-        "UUIDs are of volumes, not of files: `vgchange --uuid` and `pvchange --uuid` on a machine that has the disk",
     ),
     ("customize", "other steps of the plan do it"),
     (
@@ -26,9 +24,6 @@ const REFUSED: [(&str, &str); 4] = [
         "nothing of this machine is run: `diskfs mount` shows the files to a script",
     ),
 ];
-
-/// Where LVM keeps what it knows of groups.
-const BACKUP: &str = "/etc/lvm/backup";
 
 /// Operations by name; `defaults` are those that are on by themselves, and `-NAME` leaves one out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,13 +34,8 @@ pub struct Sysprep(pub Vec<String>);
 impl Sysprep {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
         for operation in self.chosen(guest)? {
-            operation.apply(guest)?;
-        }
-        let has = |word: &str| self.0.iter().any(|it| it == word);
-        let is_usual = has("defaults") && !has("-lvm-uuids");
-        // What LVM keeps of its groups in a guest that has some.
-        if is_usual && guest.stage.is_dir(BACKUP)? && !guest.stage.names(BACKUP)?.is_empty() {
-            guest.note("lvm-uuids of virt-sysprep's defaults is left out: the guest's volume groups keep their UUIDs");
+            let is_named = self.0.iter().any(|word| word == operation.name);
+            operation.apply(guest, is_named)?;
         }
         Ok(())
     }
@@ -129,11 +119,11 @@ mod tests {
     }
 
     /// Those that virt-sysprep has on by itself (`--list-operations` of guestfs-tools 1.54); less `customize` and `script`, which
-    /// are none without options of their own, and `lvm-uuids`, which is told.
+    /// are none without options of their own.
     #[test]
     fn the_defaults_are_those_of_virt_sysprep() {
         const THEIRS: &str = "abrt-data backup-files bash-history blkid-tab crash-data cron-spool dhcp-client-state \
-            dhcp-server-state dovecot-data ipa-client kerberos-hostkeytab logfiles lvm-system-devices machine-id mail-spool \
+            dhcp-server-state dovecot-data ipa-client kerberos-hostkeytab logfiles lvm-system-devices lvm-uuids machine-id mail-spool \
             net-hostname net-hwaddr net-nmconn pacct-log package-manager-cache pam-data passwd-backups puppet-data-log \
             rh-subscription-manager rhn-systemid rpm-db samba-db-log smolt-uuid ssh-hostkeys ssh-userdir sssd-db-log tmp-files \
             udev-persistent-net utmp yum-uuid zsh-history";
@@ -217,12 +207,23 @@ mod tests {
 
     #[test]
     fn what_is_of_volumes_is_refused_with_what_to_use() {
-        for (name, instead) in [("fs-uuids", "tune2fs"), ("lvm-uuids", "vgchange")] {
-            let error = apply(&mut guest(GUEST), &format!("- sysprep: [{name}]")).unwrap_err();
-            assert!(error.next_step().unwrap().contains(instead), "{error}");
-        }
+        let error = apply(&mut guest(GUEST), "- sysprep: [fs-uuids]").unwrap_err();
+        assert!(error.next_step().unwrap().contains("tune2fs"), "{error}");
+    }
+
+    #[test]
+    fn volumes_that_are_not_known_are_told() {
+        let error = apply(&mut guest(GUEST), "- sysprep: [lvm-uuids]").unwrap_err();
+        assert!(error.to_string().contains("not its disk"), "{error}");
+        let tree = "-- /etc/lvm/backup/vg0 --\nx\n";
+        let mut noted = guest(tree);
+        apply(&mut noted, "- sysprep: [defaults]").unwrap();
+        let notes = noted.report("sysprep").notes;
+        assert!(notes.iter().any(|it| it.contains("lvm-uuids")), "{notes:?}");
         // Whoever leaves them out has nothing to be told.
-        apply(&mut guest(GUEST), "- sysprep: [defaults, -lvm-uuids]").unwrap();
+        let mut quiet = guest(tree);
+        apply(&mut quiet, "- sysprep: [defaults, -lvm-uuids]").unwrap();
+        assert!(quiet.report("sysprep").notes.is_empty());
     }
 
     #[test]

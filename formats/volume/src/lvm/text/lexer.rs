@@ -31,6 +31,11 @@ impl<'a> Lexer<'a> {
         self.line
     }
 
+    /// The text behind the word that was given last.
+    pub(super) fn rest(&self) -> &'a str {
+        self.rest
+    }
+
     /// The next word, `None` at the end.
     ///
     /// # Errors

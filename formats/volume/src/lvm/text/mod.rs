@@ -1,10 +1,12 @@
 //! LVM's text metadata: sections in sections with names and values, as in lvm.conf(5).
 
+mod edit;
 mod lexer;
 mod parser;
 
 use std::borrow::Cow;
 
+pub(crate) use edit::edited;
 pub(crate) use parser::parse;
 
 /// Text as it stands between quotes.

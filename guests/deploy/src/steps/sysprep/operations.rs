@@ -3,7 +3,7 @@
 use super::super::super::guest::Guest;
 use super::super::super::stage::Kind;
 use super::super::identity::{MachineId, RandomSeed};
-use super::users;
+use super::{lvm_uuids, users};
 use diskfs_disk::Result;
 
 /// Something that is taken away.
@@ -34,6 +34,7 @@ enum Action {
     RemoveLines(&'static [&'static str], &'static [&'static str]),
     /// An empty file that says something by being there.
     Create(&'static str),
+    LvmUuids,
     MachineId,
     RandomSeed,
     Users,
@@ -238,6 +239,11 @@ pub const OPERATIONS: &[Operation] = &[
         "the devices that LVM knows",
         &[Remove(&["/etc/lvm/devices/system.devices"])],
     ),
+    usual(
+        "lvm-uuids",
+        "UUIDs of LVM's volume groups and physical volumes, in whose place come others",
+        &[Action::LvmUuids],
+    ),
     usual("machine-id", "the machine ID", &[Action::MachineId]),
     usual(
         "mail-spool",
@@ -408,7 +414,8 @@ pub const OPERATIONS: &[Operation] = &[
 ];
 
 impl Operation {
-    pub(super) fn apply(&self, guest: &mut Guest) -> Result<()> {
+    /// Applies it; with `is_named` it was asked for by its own name.
+    pub(super) fn apply(&self, guest: &mut Guest, is_named: bool) -> Result<()> {
         for action in self.actions {
             match action {
                 Remove(patterns) => {
@@ -440,6 +447,7 @@ impl Operation {
                     }
                 }
                 Create(path) => guest.stage.write_text(path, "")?,
+                Action::LvmUuids => lvm_uuids::renew(guest, is_named)?,
                 Action::Users => users::remove(guest)?,
                 Action::MachineId => MachineId("reset".to_owned()).apply(guest)?,
                 Action::RandomSeed => RandomSeed::New.apply(guest)?,
@@ -483,7 +491,7 @@ fn expanded(guest: &Guest, patterns: &[&str]) -> Result<Vec<String>> {
 }
 
 /// Regular files alone, and not behind symlinks.
-fn files(guest: &Guest, patterns: &[&str]) -> Result<Vec<String>> {
+pub(super) fn files(guest: &Guest, patterns: &[&str]) -> Result<Vec<String>> {
     let mut files = Vec::new();
     for path in expanded(guest, patterns)? {
         let entry = guest.stage.link_entry(&path)?;

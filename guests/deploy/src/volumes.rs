@@ -1,0 +1,94 @@
+//! What a plan changes below the filesystems: the identities of volume groups.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use diskfs_disk::guest::{Verdict, systems};
+use diskfs_disk::{Disk, Filesystem, Group, NewIds, Result, Volume};
+
+/// The volumes of the machine whose guest is changed.
+#[derive(Debug, Clone)]
+pub(super) struct Volumes {
+    pub(super) groups: Vec<Arc<Group>>,
+    /// Where the guest mounts its volumes, the root first.
+    mounts: Vec<(String, Volume)>,
+}
+
+impl Volumes {
+    pub(super) fn of(disk: &Disk, guest: &Filesystem) -> Result<Self> {
+        let groups = disk.groups()?.to_vec();
+        let mut mounts = Vec::new();
+        if groups.is_empty() {
+            return Ok(Self { groups, mounts });
+        }
+        mounts.push((String::new(), disk.volume(guest.volume())?));
+        let systems = systems(disk)?;
+        let system = systems
+            .iter()
+            .find(|system| system.volume().name() == guest.volume());
+        for planned in system.map_or(&[][..], |system| system.planned()) {
+            if let Verdict::Mount { volume, .. } = &planned.verdict {
+                let path = String::from_utf8_lossy(&planned.entry.at);
+                let path = path.trim_matches('/');
+                mounts.push((format!("/{path}"), (**volume).clone()));
+            }
+        }
+        Ok(Self { groups, mounts })
+    }
+
+    /// Returns the volume that a path of the guest is on.
+    pub(super) fn holding(&self, path: &str) -> Option<&Volume> {
+        let holds = |at: &str| {
+            let rest = path.strip_prefix(at);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let mounts = self.mounts.iter().filter(|(at, _)| holds(at));
+        mounts.max_by_key(|(at, _)| at.len()).map(|(_, it)| it)
+    }
+}
+
+/// A UUID that a plan replaces.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NewUuid {
+    /// What has it: `volume group vg0`.
+    pub of: String,
+    /// The old UUID.
+    pub old: String,
+    /// The new UUID.
+    pub new: String,
+}
+
+/// Changes of volumes, which are written after those of files.
+#[derive(Debug, Default)]
+pub struct VolumeChanges {
+    groups: Vec<(Arc<Group>, NewIds)>,
+}
+
+impl VolumeChanges {
+    /// Returns true if no volume changes.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    pub(super) fn add_group(&mut self, group: Arc<Group>, ids: NewIds) {
+        self.groups.push((group, ids));
+    }
+
+    /// Whether the group has a new identity already.
+    pub(super) fn has_group(&self, group: &Arc<Group>) -> bool {
+        self.groups
+            .iter()
+            .any(|(known, _)| Arc::ptr_eq(known, group))
+    }
+
+    /// Writes the changes. The guest's filesystems must be closed before, as
+    /// [`Deployment::apply`](super::Deployment::apply) does it.
+    ///
+    /// # Errors
+    /// What writing answers. Each group that was not reached keeps its UUIDs.
+    pub fn apply(&self) -> Result<()> {
+        let mut groups = self.groups.iter();
+        groups.try_for_each(|(group, ids)| group.change_ids(ids))
+    }
+}
