@@ -24,7 +24,7 @@ pub(super) fn open(
         }
         "exfat" => Some(Exfat::open(device).map(|fs| Arc::new(fs) as Arc<dyn FsRead>)),
         "vfat" => {
-            let fs = Fat::open_in(device, code_page);
+            let fs = Fat::open_with(device, &code_page);
             Some(fs.map(|fs| Arc::new(fs) as Arc<dyn FsRead>))
         }
         "iso9660" => Some(Iso9660::open(device).map(|fs| Arc::new(fs) as Arc<dyn FsRead>)),
@@ -118,6 +118,7 @@ impl WriteOptions {
         let defaults = diskfs_exfat::WriteOptions::default();
         diskfs_exfat::WriteOptions {
             commit_interval: self.commits.interval(defaults.commit_interval),
+            ..defaults
         }
     }
 
@@ -125,7 +126,7 @@ impl WriteOptions {
         let defaults = diskfs_fat::WriteOptions::default();
         diskfs_fat::WriteOptions {
             commit_interval: self.commits.interval(defaults.commit_interval),
-            code_page,
+            names: code_page,
         }
     }
 }

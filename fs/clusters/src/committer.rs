@@ -9,7 +9,7 @@ use diskfs_vfs::{Error, ErrorKind, Result};
 
 /// The thread, and what ends it. It ends when this is dropped, too.
 #[derive(Debug)]
-pub struct Committer(Mutex<Option<(Sender<()>, JoinHandle<()>)>>);
+pub(crate) struct Committer(Mutex<Option<(Sender<()>, JoinHandle<()>)>>);
 
 impl Committer {
     /// Calls `commit` each time that the interval has passed, until it answers that it was the last.
@@ -17,7 +17,7 @@ impl Committer {
     ///
     /// # Errors
     /// `Io` when no thread can be started.
-    pub fn start(
+    pub(crate) fn start(
         name: &str,
         interval: Option<Duration>,
         mut commit: impl FnMut() -> Again + Send + 'static,
@@ -43,7 +43,7 @@ impl Committer {
     }
 
     /// Ends the thread, and returns when it has ended.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((end, thread)) = running.take() {
             drop(end);
@@ -55,7 +55,7 @@ impl Committer {
 
 /// Whether a commit is followed by another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Again {
+pub(crate) enum Again {
     /// After the interval.
     Yes,
     /// There is nothing more to commit.

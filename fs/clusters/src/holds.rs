@@ -7,7 +7,7 @@ use foldhash::HashMap;
 
 /// How often each file is held.
 #[derive(Debug, Default)]
-pub struct Holds {
+pub(crate) struct Holds {
     counts: Mutex<HashMap<InodeNumber, u64>>,
 }
 
@@ -17,14 +17,14 @@ impl Holds {
     }
 
     /// One hold more.
-    pub fn add(&self, inode: InodeNumber) {
+    pub(crate) fn add(&self, inode: InodeNumber) {
         let mut counts = self.lock();
         let count = counts.entry(inode).or_default();
         *count = count.saturating_add(1);
     }
 
     /// One hold less. Returns whether it was the last.
-    pub fn remove(&self, inode: InodeNumber) -> bool {
+    pub(crate) fn remove(&self, inode: InodeNumber) -> bool {
         let mut counts = self.lock();
         let Some(count) = counts.get_mut(&inode) else {
             return false;
@@ -38,12 +38,12 @@ impl Holds {
     }
 
     /// Whether somebody holds it.
-    pub fn contains(&self, inode: InodeNumber) -> bool {
+    pub(crate) fn contains(&self, inode: InodeNumber) -> bool {
         self.lock().contains_key(&inode)
     }
 
     /// Ends all holds.
-    pub fn end_all(&self) {
+    pub(crate) fn end_all(&self) {
         self.lock().clear();
     }
 }

@@ -2,7 +2,8 @@
 //! a file is named, sized and dated by directory entries of 32 bytes, and it has no number but the
 //! place of its entry.
 //!
-//! The structures on the device are each filesystem's own. Here is what is kept of them in memory.
+//! [`Format`] is what each of them tells of its structures on the device. [`ReadOnly`] and
+//! [`Writable`] make a filesystem of it.
 #![cfg_attr(
     not(test),
     warn(
@@ -13,23 +14,40 @@
     )
 )]
 
+mod allocation;
 mod chain;
 mod committer;
+mod directory;
 mod dos_time;
 mod error;
+mod format;
+mod geometry;
 mod holds;
+mod name;
 mod numbers;
 mod place;
+mod read_only;
+mod reading;
 mod sectors;
+mod table;
+mod volume;
+mod writable;
+mod writer;
 
+pub use allocation::{Allocation, count_used};
 pub use chain::{Chain, Cluster, Run};
-pub use committer::{Again, Committer};
+pub use directory::{Directory, Name, for_each_entry};
 pub use dos_time::DosTime;
-pub use error::device_failed;
-pub use holds::Holds;
-pub use numbers::{Numbers, ROOT};
-pub use place::{ENTRY_BYTES, ENTRY_LEN, Place};
+pub use error::{Corrupt, device_failed};
+pub use format::{FileRecord, Format};
+pub use geometry::{Geometry, Root};
+pub use name::{MAX_NAME_UNITS, NewName};
+pub use place::{ENTRY_BYTES, ENTRY_LEN, Place, RawEntry};
+pub use read_only::ReadOnly;
 pub use sectors::Sectors;
+pub use table::{PAGE_BYTES, TablePages};
+pub use volume::Volume;
+pub use writable::{Writable, WriteOptions};
 
 /// A number that is known to be small. Saturates.
 pub fn low32(value: impl TryInto<u32>) -> u32 {

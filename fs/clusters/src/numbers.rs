@@ -7,14 +7,14 @@ use foldhash::HashMap;
 use crate::place::Place;
 
 /// The root's number: no entry has this place.
-pub const ROOT: InodeNumber = InodeNumber(1);
+pub(crate) const ROOT: InodeNumber = InodeNumber(1);
 
 /// The first number that is no place: no device has so many bytes.
 const FIRST_FREE: u64 = 1 << 60;
 
 /// The files whose number is not their place.
 #[derive(Debug, Default)]
-pub struct Numbers {
+pub(crate) struct Numbers {
     place_of: HashMap<InodeNumber, Option<Place>>,
     number_at: HashMap<Place, InodeNumber>,
     /// Of numbers that were used before: which use it is.
@@ -24,13 +24,13 @@ pub struct Numbers {
 
 impl Numbers {
     /// The number of the file whose entry is at `place`.
-    pub fn of(&self, place: Place) -> InodeNumber {
+    pub(crate) fn of(&self, place: Place) -> InodeNumber {
         let moved = self.number_at.get(&place).copied();
         moved.unwrap_or(InodeNumber(place.0))
     }
 
     /// Where the entry of the file of this number is; `None` when it has none.
-    pub fn place(&self, number: InodeNumber) -> Option<Place> {
+    pub(crate) fn place(&self, number: InodeNumber) -> Option<Place> {
         match self.place_of.get(&number) {
             Some(place) => *place,
             None if number.0 >= FIRST_FREE => None,
@@ -42,12 +42,12 @@ impl Numbers {
     }
 
     /// Which use of its number a file is.
-    pub fn generation(&self, number: InodeNumber) -> u32 {
+    pub(crate) fn generation(&self, number: InodeNumber) -> u32 {
         self.generations.get(&number).copied().unwrap_or(0)
     }
 
     /// The number of a new file at a place that no file has.
-    pub fn create(&mut self, place: Place) -> InodeNumber {
+    pub(crate) fn create(&mut self, place: Place) -> InodeNumber {
         let natural = InodeNumber(place.0);
         if !self.place_of.contains_key(&natural) {
             return natural;
@@ -59,19 +59,19 @@ impl Numbers {
     }
 
     /// The file moves to a place that no file has.
-    pub fn move_to(&mut self, number: InodeNumber, place: Place) {
+    pub(crate) fn move_to(&mut self, number: InodeNumber, place: Place) {
         self.leave(number);
         self.put(number, place);
     }
 
     /// The file has no entry any more, and keeps its number.
-    pub fn unlink(&mut self, number: InodeNumber) {
+    pub(crate) fn unlink(&mut self, number: InodeNumber) {
         self.leave(number);
         self.place_of.insert(number, None);
     }
 
     /// The file is gone.
-    pub fn remove(&mut self, number: InodeNumber) {
+    pub(crate) fn remove(&mut self, number: InodeNumber) {
         self.leave(number);
         self.place_of.remove(&number);
         if number.0 < FIRST_FREE {

@@ -4,6 +4,8 @@
 pub const ENTRY_BYTES: u64 = 32;
 /// The same as a length in memory.
 pub const ENTRY_LEN: usize = 32;
+/// A directory entry as it is on the device.
+pub type RawEntry = [u8; ENTRY_LEN];
 
 /// Where a directory entry is: its byte on the device, in units of 32. Never 0 or 1, which lie in
 /// the boot sector.

@@ -1,11 +1,11 @@
 //! The boot sector and the region that it begins (exFAT specification, 3).
 
 use diskfs_block::BlockRead;
-use diskfs_clusters::Cluster;
+use diskfs_clusters::{Cluster, Geometry, Root};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::bytes::{index, le32, low32};
+use crate::bytes::{index, le32};
 use crate::checksum::checksum32;
 use crate::error::{Corrupt, Error, ErrorKind, Result, device_failed};
 
@@ -69,18 +69,12 @@ const _: () = assert!(size_of::<RawBootSector>() == BOOT_SECTOR_BYTES);
 /// bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct BootSector {
-    pub(crate) sector_bytes: u32,
-    pub(crate) cluster_bytes: u32,
+    pub(crate) geometry: Geometry,
     /// Where the table is that is in use.
     pub(crate) fat_offset: u64,
     pub(crate) fats: u8,
     /// Which table is in use, and with it which bitmap: 0 or 1.
     pub(crate) active: u8,
-    /// Where cluster 2 is.
-    pub(crate) heap_offset: u64,
-    /// How many clusters there are. The last is `clusters + 1`.
-    pub(crate) clusters: u32,
-    pub(crate) root: Cluster,
     pub(crate) serial: u32,
     pub(crate) volume_flags: u16,
     /// It is the copy, for the first one is damaged.
@@ -102,7 +96,7 @@ impl BootSector {
         let copies = sizes.filter_map(|sector_bytes| {
             let offset = u64::from(sector_bytes.saturating_mul(REGION_SECTORS));
             let copy = Self::read_at(device, offset).ok()?;
-            (copy.sector_bytes == sector_bytes).then_some(copy)
+            (copy.geometry.sector_bytes == sector_bytes).then_some(copy)
         });
         let copy = copies.last().ok_or(e)?;
         Ok(Self {
@@ -137,15 +131,18 @@ impl BootSector {
         let active = u8::from(raw.volume_flags.get() & ACTIVE_FAT != 0);
         let fat_bytes = sectors(raw.fat_length);
         let before_active = fat_bytes.saturating_mul(active.into());
+        let root = Cluster(raw.first_cluster_of_root_directory.get());
         let boot = Self {
-            sector_bytes,
-            cluster_bytes: sector_bytes.wrapping_shl(raw.sectors_per_cluster_shift.into()),
+            geometry: Geometry {
+                sector_bytes,
+                cluster_bytes: sector_bytes.wrapping_shl(raw.sectors_per_cluster_shift.into()),
+                clusters,
+                first_offset: sectors(raw.cluster_heap_offset),
+                root: Root::Chain { first: root },
+            },
             fat_offset: sectors(raw.fat_offset).saturating_add(before_active),
             fats: raw.number_of_fats,
             active,
-            heap_offset: sectors(raw.cluster_heap_offset),
-            clusters,
-            root: Cluster(raw.first_cluster_of_root_directory.get()),
             serial: raw.volume_serial_number.get(),
             volume_flags: raw.volume_flags.get(),
             is_backup: false,
@@ -168,11 +165,14 @@ impl BootSector {
             .saturating_mul(boot.fats.into())
             .saturating_add(sectors(raw.fat_offset));
         let heap = raw.cluster_heap_offset.get();
-        let sane = boot.heap_offset >= fats_end;
+        let sane = boot.geometry.first_offset >= fats_end;
         field("ClusterHeapOffset", heap, "behind the tables", sane)?;
-        boot.check_first(boot.root)?;
+        boot.geometry.check_first(root)?;
         let volume_bytes = raw.volume_length.get().checked_mul(sector_bytes.into());
-        let heap_end = boot.heap_offset.saturating_add(boot.bytes_of(clusters));
+        let heap_end = boot
+            .geometry
+            .first_offset
+            .saturating_add(boot.geometry.bytes_of(clusters));
         let needed_bytes = volume_bytes.unwrap_or(u64::MAX).max(heap_end);
         if needed_bytes > device_bytes {
             return Err(Corrupt::LargerThanDevice {
@@ -185,10 +185,10 @@ impl BootSector {
     }
 
     fn check_region(&self, device: &dyn BlockRead, offset: u64) -> Result<()> {
-        let len_bytes = self.sector_bytes.saturating_mul(REGION_SECTORS);
+        let len_bytes = self.geometry.sector_bytes.saturating_mul(REGION_SECTORS);
         let mut bytes = vec![0; index(len_bytes)];
         device.read_at(offset, &mut bytes).map_err(device_failed)?;
-        let checked = index(self.sector_bytes.saturating_mul(CHECKED_SECTORS));
+        let checked = index(self.geometry.sector_bytes.saturating_mul(CHECKED_SECTORS));
         let found = region_checksum(bytes.get(..checked).unwrap_or_default());
         let stored = le32(&bytes, checked).unwrap_or(0);
         if found == stored {
@@ -203,43 +203,6 @@ impl BootSector {
 
     pub(crate) const fn media_failed(&self) -> bool {
         self.volume_flags & MEDIA_FAILURE != 0
-    }
-
-    /// Whether there is such a cluster.
-    pub(crate) fn contains(&self, cluster: Cluster) -> bool {
-        cluster
-            .0
-            .checked_sub(2)
-            .is_some_and(|nth| nth < self.clusters)
-    }
-
-    /// Fails unless a chain may begin there.
-    pub(crate) fn check_first(&self, cluster: Cluster) -> Result<()> {
-        if self.contains(cluster) {
-            return Ok(());
-        }
-        Err(Corrupt::FirstCluster {
-            cluster,
-            clusters: self.clusters,
-        }
-        .into())
-    }
-
-    /// Where a cluster is. Those that there are lie within the device.
-    pub(crate) fn offset_of(&self, cluster: Cluster) -> u64 {
-        let nth = u64::from(cluster.0.saturating_sub(2));
-        let within = nth.saturating_mul(self.cluster_bytes.into());
-        self.heap_offset.saturating_add(within)
-    }
-
-    /// How many clusters so many bytes take.
-    pub(crate) fn clusters_for(&self, len_bytes: u64) -> u32 {
-        low32(len_bytes.div_ceil(u64::from(self.cluster_bytes).max(1)))
-    }
-
-    /// So many clusters in bytes.
-    pub(crate) fn bytes_of(&self, clusters: u32) -> u64 {
-        u64::from(clusters).saturating_mul(self.cluster_bytes.into())
     }
 }
 

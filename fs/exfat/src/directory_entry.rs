@@ -1,6 +1,6 @@
 //! The directory entries of 32 bytes (exFAT specification, 6 and 7), but for sets of them.
 
-use diskfs_clusters::{Cluster, ENTRY_LEN};
+use diskfs_clusters::{Cluster, ENTRY_LEN, RawEntry};
 use diskfs_vfs::Timestamp;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -34,8 +34,6 @@ pub(crate) const NO_FAT_CHAIN: u8 = 2;
 pub(crate) const NAME_UNITS: usize = 15;
 /// The longest label (7.3.2).
 pub(crate) const MAX_LABEL_UNITS: usize = 11;
-
-pub(crate) type Entry = [u8; ENTRY_LEN];
 
 /// The allocation bitmap (7.1).
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -133,11 +131,11 @@ impl FileEntry {
         entry
     }
 
-    pub(crate) fn from_bytes(bytes: Entry) -> Self {
+    pub(crate) fn from_bytes(bytes: RawEntry) -> Self {
         zerocopy::transmute!(bytes)
     }
 
-    pub(crate) fn to_bytes(self) -> Entry {
+    pub(crate) fn to_bytes(self) -> RawEntry {
         zerocopy::transmute!(self)
     }
 
@@ -213,11 +211,11 @@ impl StreamExtension {
         entry
     }
 
-    pub(crate) fn from_bytes(bytes: Entry) -> Self {
+    pub(crate) fn from_bytes(bytes: RawEntry) -> Self {
         zerocopy::transmute!(bytes)
     }
 
-    pub(crate) fn to_bytes(self) -> Entry {
+    pub(crate) fn to_bytes(self) -> RawEntry {
         zerocopy::transmute!(self)
     }
 

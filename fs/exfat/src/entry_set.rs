@@ -1,46 +1,45 @@
 //! The entries of one file (exFAT specification, 6.3 and 7.4): what it is, where it is, its name.
 
-use diskfs_clusters::ENTRY_LEN;
+use diskfs_clusters::{Cluster, ENTRY_LEN, FileRecord, RawEntry};
+use diskfs_vfs::Timestamp;
 
 use crate::bytes::{le16, le32, put};
 use crate::checksum::checksum16;
 use crate::directory_entry::{
-    ALLOCATION_POSSIBLE, Entry, FILE, FILE_NAME, FileEntry, IN_USE, NAME_UNITS, SECONDARY,
+    ALLOCATION_POSSIBLE, ARCHIVE, FILE, FILE_NAME, FileEntry, NAME_UNITS, READ_ONLY, SECONDARY,
     STREAM_EXTENSION, StreamExtension,
 };
 use crate::error::{Corrupt, Error, ErrorKind, Result};
-use crate::file_name::FileName;
 
 /// `SecondaryCount` of a file (7.4.2).
 pub(crate) const SECONDARY_COUNTS: std::ops::RangeInclusive<u8> = 2..=18;
 
 /// The entries of one file.
 #[derive(Debug, Clone)]
-pub(crate) struct EntrySet {
+pub struct EntrySet {
     pub(crate) file: FileEntry,
     pub(crate) stream: StreamExtension,
     /// Those of its name, and what vendors added.
-    rest: Vec<Entry>,
+    rest: Vec<RawEntry>,
 }
 
 impl EntrySet {
-    /// Of an empty file.
-    pub(crate) fn new(file: FileEntry, name: &FileName) -> Self {
-        let set = Self {
+    /// Returns the entries of an empty file without a name.
+    pub(crate) fn new(file: FileEntry) -> Self {
+        Self {
             file,
             stream: StreamExtension::new(),
             rest: Vec::new(),
-        };
-        set.named(name)
+        }
     }
 
-    /// The same file with another name.
-    pub(crate) fn named(&self, name: &FileName) -> Self {
+    /// Returns the same file with another name of this hash.
+    pub(crate) fn named(&self, units: &[u16], hash: u16) -> Self {
         let extra = self.extra().to_vec();
         let mut set = self.clone();
-        set.stream.name_hash.set(name.hash());
-        set.stream.name_length = u8::try_from(name.units().len()).unwrap_or(u8::MAX);
-        set.rest = name.units().chunks(NAME_UNITS).map(name_entry).collect();
+        set.stream.name_hash.set(hash);
+        set.stream.name_length = u8::try_from(units.len()).unwrap_or(u8::MAX);
+        set.rest = units.chunks(NAME_UNITS).map(name_entry).collect();
         let room = usize::from(*SECONDARY_COUNTS.end()).saturating_sub(1);
         let room = room.saturating_sub(set.rest.len());
         set.rest.extend(extra.into_iter().take(room));
@@ -48,18 +47,8 @@ impl EntrySet {
         set
     }
 
-    /// The same file with the name of another.
-    pub(crate) fn named_as(&self, other: &Self) -> Self {
-        let mut set = self.clone();
-        set.file.secondary_count = other.file.secondary_count;
-        set.stream.name_hash = other.stream.name_hash;
-        set.stream.name_length = other.stream.name_length;
-        set.rest.clone_from(&other.rest);
-        set
-    }
-
     /// The set that these entries are, if they are a file's. The checksum is not looked at.
-    pub(crate) fn from_entries(entries: &[Entry]) -> Result<Self> {
+    pub(crate) fn from_entries(entries: &[RawEntry]) -> Result<Self> {
         let wrong = |what| Err(Corrupt::EntrySet(what).into());
         let [file, stream, rest @ ..] = entries else {
             return wrong("it is shorter than two entries");
@@ -96,15 +85,6 @@ impl EntrySet {
         self.rest.len().saturating_add(2)
     }
 
-    /// All entries, with the checksum that they have.
-    pub(crate) fn to_entries(&self) -> Vec<Entry> {
-        let mut file = self.file;
-        file.set_checksum.set(self.checksum());
-        let mut entries = vec![file.to_bytes(), self.stream.to_bytes()];
-        entries.extend(&self.rest);
-        entries
-    }
-
     /// Of all bytes but its own (6.3.3).
     fn checksum(&self) -> u16 {
         let mut first = self.file.to_bytes();
@@ -118,13 +98,13 @@ impl EntrySet {
         usize::from(self.stream.name_length).div_ceil(NAME_UNITS)
     }
 
-    fn name_entries(&self) -> &[Entry] {
+    fn name_entries(&self) -> &[RawEntry] {
         let count = self.name_entry_count().min(self.rest.len());
         self.rest.get(..count).unwrap_or_default()
     }
 
     /// What vendors added.
-    fn extra(&self) -> &[Entry] {
+    fn extra(&self) -> &[RawEntry] {
         self.rest.get(self.name_entry_count()..).unwrap_or_default()
     }
 
@@ -137,11 +117,90 @@ impl EntrySet {
         let units = units.map(Option::unwrap_or_default);
         units.take(self.stream.name_length.into()).collect()
     }
+}
+
+impl FileRecord for EntrySet {
+    fn is_directory(&self) -> bool {
+        self.file.is_directory()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.file.is_read_only()
+    }
+
+    fn set_read_only(&mut self, is_read_only: bool) {
+        self.file.set_attribute(READ_ONLY, is_read_only);
+    }
+
+    fn set_archive(&mut self) {
+        self.file.set_attribute(ARCHIVE, true);
+    }
+
+    fn created(&self) -> Timestamp {
+        self.file.created()
+    }
+
+    fn modified(&self) -> Timestamp {
+        self.file.modified()
+    }
+
+    fn accessed(&self) -> Timestamp {
+        self.file.accessed()
+    }
+
+    fn set_modified(&mut self, at: Timestamp) {
+        self.file.set_modified(at);
+    }
+
+    fn set_accessed(&mut self, at: Timestamp) {
+        self.file.set_accessed(at);
+    }
+
+    fn size(&self) -> u64 {
+        self.stream.size()
+    }
+
+    fn valid(&self) -> u64 {
+        self.stream.valid()
+    }
+
+    fn set_size(&mut self, size_bytes: u64, valid_bytes: u64) {
+        self.stream.set_size(size_bytes, valid_bytes);
+    }
+
+    fn first(&self) -> Option<Cluster> {
+        (self.size() > 0).then(|| self.stream.first())
+    }
+
+    fn is_contiguous(&self) -> bool {
+        self.stream.is_contiguous()
+    }
+
+    fn set_clusters(&mut self, first: Option<Cluster>, is_contiguous: bool) {
+        self.stream.set_clusters(first, is_contiguous);
+    }
+
+    fn entries(&self) -> Vec<RawEntry> {
+        let mut file = self.file;
+        file.set_checksum.set(self.checksum());
+        let mut entries = vec![file.to_bytes(), self.stream.to_bytes()];
+        entries.extend(&self.rest);
+        entries
+    }
+
+    fn named_as(&self, other: &Self) -> Self {
+        let mut set = self.clone();
+        set.file.secondary_count = other.file.secondary_count;
+        set.stream.name_hash = other.stream.name_hash;
+        set.stream.name_length = other.stream.name_length;
+        set.rest.clone_from(&other.rest);
+        set
+    }
 
     /// Fails where a vendor's entry has clusters of its own: whoever removes the file would have to
     /// know what they are (8.2).
-    pub(crate) fn check_removable(&self) -> Result<()> {
-        let has_clusters = |entry: &Entry| {
+    fn check_removable(&self) -> Result<()> {
+        let has_clusters = |entry: &RawEntry| {
             let [_, flags, ..] = entry;
             flags & ALLOCATION_POSSIBLE != 0 && le32(entry, 20) != Some(0)
         };
@@ -153,7 +212,7 @@ impl EntrySet {
     }
 }
 
-fn name_entry(units: &[u16]) -> Entry {
+fn name_entry(units: &[u16]) -> RawEntry {
     let mut entry = [0; ENTRY_LEN];
     put(&mut entry, 0, &[FILE_NAME]);
     let bytes: Vec<u8> = units.iter().flat_map(|unit| unit.to_le_bytes()).collect();
@@ -164,14 +223,14 @@ fn name_entry(units: &[u16]) -> Entry {
 /// Puts sets together as a directory's entries go by.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
-    entries: Vec<Entry>,
+    entries: Vec<RawEntry>,
     /// How many are missing.
     missing: u8,
 }
 
 impl Assembly {
     /// Takes one entry. Returns the whole set when this was its last.
-    pub(crate) fn take(&mut self, entry: &Entry) -> Option<EntrySet> {
+    pub(crate) fn take(&mut self, entry: &RawEntry) -> Option<EntrySet> {
         let [kind, count, ..] = *entry;
         if kind == FILE {
             self.entries.clear();
@@ -192,13 +251,4 @@ impl Assembly {
         }
         EntrySet::from_entries(&self.entries).ok()
     }
-}
-
-/// An entry that is no longer in use.
-pub(crate) fn unused(entry: Entry) -> Entry {
-    let mut entry = entry;
-    if let Some(kind) = entry.first_mut() {
-        *kind &= !IN_USE;
-    }
-    entry
 }

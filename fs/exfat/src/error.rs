@@ -31,26 +31,12 @@ pub(crate) enum Corrupt {
     },
     #[error("up-case table has the checksum {found:#x}, but its entry says {stored:#x}")]
     UpcaseChecksum { found: u32, stored: u32 },
-    #[error(
-        "cluster {cluster}, the beginning of a chain, is not among the filesystem's {clusters}"
-    )]
-    FirstCluster { cluster: Cluster, clusters: u32 },
     #[error("{count} clusters in a row from {first} on are not among the filesystem's {clusters}")]
     Contiguous {
         first: Cluster,
         count: u32,
         clusters: u32,
     },
-    #[error(
-        "the chain from cluster {first} goes on from {cluster} to {value:#x}, which is no cluster in use"
-    )]
-    Link {
-        first: Cluster,
-        cluster: Cluster,
-        value: u32,
-    },
-    #[error("the chain from cluster {first} ends after {clusters} clusters, before the file does")]
-    ShortChain { first: Cluster, clusters: u32 },
     #[error(
         "file of {size_bytes} bytes, {valid_bytes} of them valid, on a filesystem of {heap_bytes}"
     )]
@@ -63,8 +49,6 @@ pub(crate) enum Corrupt {
     EntrySet(&'static str),
     #[error("directory entry set has the checksum {found:#x}, but says {stored:#x}")]
     SetChecksum { found: u16, stored: u16 },
-    #[error("directories are more than {0} deep")]
-    TooDeep(usize),
 }
 
 impl From<Corrupt> for Error {

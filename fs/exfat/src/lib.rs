@@ -1,7 +1,7 @@
 //! exFAT in userspace, over any block device.
 //!
-//! [`Exfat::open`] reads the boot region and the root directory's own entries; from then on the
-//! filesystem is a [`FsRead`](diskfs_vfs::FsRead), from any number of threads. [`WritableExfat::open`]
+//! `open` of [`Exfat`] reads the boot region and the root directory's own entries; from then on the
+//! filesystem is a [`FsRead`](diskfs_vfs::FsRead), from any number of threads. `open` of [`WritableExfat`]
 //! makes it a [`FsWrite`](diskfs_vfs::FsWrite). [`format`](format()) makes a new one.
 //!
 //! ```no_run
@@ -44,16 +44,18 @@ mod directory_entry;
 mod entry_set;
 mod error;
 mod fat;
-mod file_name;
 mod format;
-mod reader;
 mod root_entries;
+mod structures;
 mod timestamp;
 mod upcase_table;
-mod volume;
-mod writable;
-mod writer;
 
 pub use format::{FormatOptions, format};
-pub use reader::Exfat;
-pub use writable::{WritableExfat, WriteOptions};
+use structures::Structures;
+
+/// An exFAT filesystem, opened for reading. See the [crate](crate).
+pub type Exfat = diskfs_clusters::ReadOnly<Structures>;
+/// An exFAT filesystem, opened for writing.
+pub type WritableExfat = diskfs_clusters::Writable<Structures>;
+/// How an exFAT filesystem is opened for writing.
+pub type WriteOptions = diskfs_clusters::WriteOptions<()>;

@@ -1,17 +1,19 @@
 //! The entries that only the root directory has (exFAT specification, 7.1 to 7.3): where the bitmap and
 //! the up-case table are, and the label.
 
+use std::sync::Arc;
+
 use diskfs_block::BlockRead;
-use diskfs_clusters::{Cluster, Sectors};
+use diskfs_clusters::{Cluster, Format, Root, Sectors, for_each_entry};
 
 use crate::boot_sector::BootSector;
 use crate::bytes::index;
-use crate::directory::for_each_entry;
 use crate::directory_entry::{
     ALLOCATION_BITMAP, BitmapEntry, END, LabelEntry, UPCASE_TABLE, UpcaseEntry, VOLUME_LABEL,
 };
 use crate::error::{Corrupt, Error, ErrorKind, Result, device_failed};
 use crate::fat::FatTable;
+use crate::structures::Structures;
 use crate::upcase_table::{MAX_BYTES, UpcaseTable};
 
 /// The entries.
@@ -24,9 +26,19 @@ pub(crate) struct RootEntries {
 }
 
 impl RootEntries {
-    pub(crate) fn read(sectors: &Sectors, runs: &[(u64, u64)], boot: &BootSector) -> Result<Self> {
+    pub(crate) fn read(
+        device: &Arc<dyn BlockRead>,
+        boot: &BootSector,
+        fat: &FatTable,
+    ) -> Result<Self> {
+        let geometry = &boot.geometry;
+        let Root::Chain { first } = geometry.root else {
+            return Ok(Self::default());
+        };
+        let sectors = Sectors::new(Arc::clone(device), geometry.sector_bytes);
+        let runs = geometry.runs(&fat.chain(first)?, Structures::MAX_DIRECTORY_BYTES);
         let mut found = Self::default();
-        for_each_entry(sectors, runs, |_, entry| {
+        for_each_entry(&sectors, &runs, |_, _, entry| {
             let [kind, flags, ..] = *entry;
             match kind {
                 END => return false,
@@ -52,7 +64,7 @@ impl RootEntries {
             .bitmap
             .ok_or(Corrupt::NoSuchRootEntry("allocation bitmap"))?;
         let first = Cluster(entry.first_cluster.get());
-        boot.check_first(first)?;
+        boot.geometry.check_first(first)?;
         Ok((first, entry.data_length.get()))
     }
 
@@ -89,13 +101,13 @@ impl RootEntries {
             return Err(wrong().into());
         }
         let first = Cluster(entry.first_cluster.get());
-        boot.check_first(first)?;
+        boot.geometry.check_first(first)?;
         let mut bytes = vec![0; index(len_bytes)];
         let mut left = bytes.as_mut_slice();
         for run in fat.chain(first)?.runs() {
-            let len = index(boot.bytes_of(run.count)).min(left.len());
+            let len = index(boot.geometry.bytes_of(run.count)).min(left.len());
             let (piece, rest) = left.split_at_mut(len);
-            let offset = boot.offset_of(run.first);
+            let offset = boot.geometry.offset_of(run.first);
             device.read_at(offset, piece).map_err(device_failed)?;
             left = rest;
         }

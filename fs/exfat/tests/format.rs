@@ -1,5 +1,6 @@
 //! New filesystems, beside those of `mkfs.exfat`.
 
+#[path = "../../clusters/tests/common/mod.rs"]
 mod common;
 
 use std::os::unix::fs::FileExt;
@@ -64,7 +65,7 @@ fn every_size_is_laid_out_as_mkfs_does_it() {
         let device = File::open_read_write(ours.path()).unwrap();
         format(&device, &FormatOptions::default()).unwrap();
         assert_eq!(geometry(&ours), geometry(&theirs), "{size_bytes}");
-        fsck(ours.path());
+        fsck("fsck.exfat", ours.path());
     }
 }
 
@@ -114,7 +115,7 @@ fn what_is_asked_for_is_made() {
         assert!(left.blocks_free < free.blocks_free && left.blocks == free.blocks);
         // exfatprogs look at the device for the size of a sector, and at the file for 512.
         if sector_bytes == 512 && require("fsck.exfat").is_some() {
-            fsck(image.path());
+            fsck("fsck.exfat", image.path());
         }
         // The copy is as good.
         let mut bytes = vec![0; usize::try_from(MIB).unwrap()];

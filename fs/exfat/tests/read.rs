@@ -1,5 +1,6 @@
 //! The fixtures, beside what exfat-fuse showed of them.
 
+#[path = "../../clusters/tests/common/mod.rs"]
 mod common;
 
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use diskfs_exfat::Exfat;
 use diskfs_fixtures::{Tree, expected_tree, image};
 use diskfs_vfs::{ErrorKind, FileExtentKind, FsRead};
 
-use common::FIXTURES;
+use common::EXFAT_IMAGES;
 
 fn open(name: &str) -> Exfat {
     let image = image(name);
@@ -22,7 +23,7 @@ fn bytes(name: &str) -> Vec<u8> {
 
 #[test]
 fn shows_what_exfat_fuse_shows() {
-    for name in FIXTURES {
+    for name in EXFAT_IMAGES {
         let found = Tree::of_filesystem(&open(name)).unwrap();
         let differences = expected_tree(name).differences(&found);
         assert!(
@@ -118,7 +119,7 @@ fn what_was_never_written_is_zeroes() {
 
 #[test]
 fn the_copy_of_the_boot_region_stands_in() {
-    for name in FIXTURES {
+    for name in EXFAT_IMAGES {
         let device = Arc::new(Memory::new(bytes(name)));
         device.write_at(400, b"scribble").unwrap();
         let fs = Exfat::open(device.clone()).unwrap();

@@ -4,12 +4,11 @@
 mod raw;
 
 use diskfs_block::BlockRead;
-use diskfs_clusters::Cluster;
+use diskfs_clusters::{Cluster, ENTRY_BYTES, Geometry, Root};
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U16, U32};
 
 use crate::bytes::low32;
-use crate::directory_entry::ENTRY_BYTES;
 use crate::error::{Corrupt, Error, ErrorKind, Result, device_failed};
 
 pub(crate) use raw::{BOOT_SECTOR_BYTES, RawBootSector, RawExtended, RawFat32, SIGNATURE};
@@ -52,22 +51,12 @@ impl FatKind {
     }
 }
 
-/// Where the root directory is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RootDirectory {
-    /// In FAT12 and FAT16: between the tables and the first cluster.
-    Fixed { offset: u64, entries: u32 },
-    /// In FAT32: a chain as any directory.
-    Chain { first: Cluster },
-}
-
 /// The boot sector, checked: everything in it lies within the device. Offsets and lengths are in
 /// bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct BootSector {
     pub(crate) kind: FatKind,
-    pub(crate) sector_bytes: u32,
-    pub(crate) cluster_bytes: u32,
+    pub(crate) geometry: Geometry,
     /// Where the first copy of the table is.
     pub(crate) fat_offset: u64,
     /// How long each copy is.
@@ -75,11 +64,6 @@ pub(crate) struct BootSector {
     pub(crate) fats: u8,
     /// The one copy that is in use, where they are not kept alike.
     pub(crate) active_fat: Option<u8>,
-    pub(crate) root: RootDirectory,
-    /// Where cluster 2 is.
-    pub(crate) data_offset: u64,
-    /// How many clusters there are. The last is `clusters + 1`.
-    pub(crate) clusters: u32,
     /// Where the `FSInfo` sector is.
     pub(crate) fs_info_offset: Option<u64>,
     /// Where the byte with [`STATE_DIRTY`] is, and what it was.
@@ -120,15 +104,17 @@ impl BootSector {
         let flags = fat32.flags.get();
         let boot = Self {
             kind,
-            sector_bytes: layout.sector_bytes,
-            cluster_bytes: layout.cluster_bytes,
+            geometry: Geometry {
+                sector_bytes: layout.sector_bytes,
+                cluster_bytes: layout.cluster_bytes,
+                clusters: layout.clusters(),
+                first_offset: layout.sectors(layout.data_sector()),
+                root: layout.root(&fat32),
+            },
             fat_offset: layout.sectors(layout.reserved),
             fat_bytes: layout.sectors(layout.fat_sectors),
             fats: raw.fats,
             active_fat: (is_32 && flags & 0x80 != 0).then(|| flags.to_le_bytes()[0] & 0x0f),
-            root: layout.root(&fat32),
-            data_offset: layout.sectors(layout.data_sector()),
-            clusters: layout.clusters(),
             fs_info_offset: is_32.then(|| layout.fs_info(&fat32)).flatten(),
             state_offset: if is_32 { STATE_OFFSET_32 } else { STATE_OFFSET },
             state: extended.state,
@@ -136,8 +122,8 @@ impl BootSector {
             label: extended.label,
         };
         boot.check_active()?;
-        if let RootDirectory::Chain { first } = boot.root {
-            boot.check_first(first)?;
+        if let Root::Chain { first } = boot.geometry.root {
+            boot.geometry.check_first(first)?;
         }
         if is_32 && fat32.version.get() != 0 {
             let reason = format!("version {:#x} of FAT32 is not known", fat32.version.get());
@@ -156,47 +142,6 @@ impl BootSector {
             .into()),
             _ => Ok(()),
         }
-    }
-
-    /// Whether there is such a cluster.
-    pub(crate) fn contains(&self, cluster: Cluster) -> bool {
-        cluster
-            .0
-            .checked_sub(2)
-            .is_some_and(|nth| nth < self.clusters)
-    }
-
-    /// Fails unless a chain may begin there.
-    pub(crate) fn check_first(&self, cluster: Cluster) -> Result<()> {
-        if self.contains(cluster) {
-            return Ok(());
-        }
-        Err(Corrupt::FirstCluster {
-            cluster,
-            clusters: self.clusters,
-        }
-        .into())
-    }
-
-    /// Where a cluster is. Those that there are lie within the device.
-    pub(crate) fn offset_of(&self, cluster: Cluster) -> u64 {
-        let nth = u64::from(cluster.0.saturating_sub(2));
-        let within = nth.saturating_mul(self.cluster_bytes.into());
-        self.data_offset.saturating_add(within)
-    }
-
-    /// How many clusters so many bytes take.
-    pub(crate) fn clusters_for(&self, len_bytes: u64) -> u32 {
-        let cluster = u64::from(self.cluster_bytes);
-        low32(len_bytes.checked_div(cluster).map_or(0, |whole| {
-            let rest = len_bytes.checked_rem(cluster).unwrap_or(0);
-            whole.saturating_add(u64::from(rest > 0))
-        }))
-    }
-
-    /// So many clusters in bytes.
-    pub(crate) fn bytes_of(&self, clusters: u32) -> u64 {
-        u64::from(clusters).saturating_mul(self.cluster_bytes.into())
     }
 }
 
@@ -359,13 +304,13 @@ impl Layout {
         }
     }
 
-    fn root(&self, fat32: &RawFat32) -> RootDirectory {
+    fn root(&self, fat32: &RawFat32) -> Root {
         if self.is_fat32 {
-            return RootDirectory::Chain {
+            return Root::Chain {
                 first: Cluster(fat32.root_cluster.get()),
             };
         }
-        RootDirectory::Fixed {
+        Root::Fixed {
             offset: self.sectors(self.root_sector()),
             entries: self.root_entries,
         }
@@ -402,8 +347,9 @@ mod tests {
     fn the_number_of_clusters_decides_the_type() {
         let mut bytes = sector();
         let boot = BootSector::parse(&bytes, DEVICE).unwrap();
-        assert_eq!((boot.kind, boot.clusters), (FatKind::Fat16, 20_000));
-        assert_eq!(boot.data_offset, (4 + 158 + 32) * 512);
+        let geometry = &boot.geometry;
+        assert_eq!((boot.kind, geometry.clusters), (FatKind::Fat16, 20_000));
+        assert_eq!(geometry.first_offset, (4 + 158 + 32) * 512);
         let fat12 = 4 + 158 + 32 + 4084_u32 * 4;
         bytes[32..36].copy_from_slice(&fat12.to_le_bytes());
         assert_eq!(

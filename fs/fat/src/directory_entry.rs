@@ -1,13 +1,11 @@
 //! The directory entry of 32 bytes that every file has (fatgen103, "FAT Directory Structure").
 
-use diskfs_clusters::{Cluster, DosTime, Sectors};
-use diskfs_vfs::{FileType, Timestamp};
+use diskfs_clusters::{Cluster, DosTime, ENTRY_LEN, Place, Sectors};
+use diskfs_vfs::Timestamp;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::Result;
-
-pub(crate) use diskfs_clusters::{ENTRY_BYTES, ENTRY_LEN, Place};
 
 /// The first byte of an entry that is not in use.
 pub(crate) const DELETED: u8 = 0xe5;
@@ -74,6 +72,12 @@ impl ShortEntry {
         zerocopy::transmute!(self)
     }
 
+    /// Returns true if no entry is in use from this one on.
+    pub(crate) const fn is_end(&self) -> bool {
+        let [first, ..] = self.name;
+        first == END
+    }
+
     /// Whether it is in use, and a file's: no part of a long name, no volume label.
     pub(crate) fn is_file(&self) -> bool {
         let [first, ..] = self.name;
@@ -89,14 +93,6 @@ impl ShortEntry {
 
     pub(crate) const fn is_directory(&self) -> bool {
         self.attributes & DIRECTORY != 0
-    }
-
-    pub(crate) const fn file_type(&self) -> FileType {
-        if self.is_directory() {
-            FileType::Directory
-        } else {
-            FileType::Regular
-        }
     }
 
     /// Its first cluster; 0 for none, or (in `..`) for the root.

@@ -21,26 +21,10 @@ pub(crate) enum Corrupt {
     },
     #[error("bad geometry: the tables leave no room for a cluster")]
     NoClusters,
-    #[error(
-        "cluster {cluster}, the beginning of a chain, is not among the filesystem's {clusters}"
-    )]
-    FirstCluster { cluster: Cluster, clusters: u32 },
-    #[error(
-        "the chain from cluster {first} goes on from {cluster} to {value:#x}, which is no cluster in use"
-    )]
-    Link {
-        first: Cluster,
-        cluster: Cluster,
-        value: u32,
-    },
-    #[error("the chain from cluster {first} ends after {clusters} clusters, before the file does")]
-    ShortChain { first: Cluster, clusters: u32 },
     #[error("directory without clusters")]
     EmptyDirectory,
-    #[error("the directory's entry .. leads to cluster {cluster}, which is no directory above it")]
-    DotDot { cluster: Cluster },
-    #[error("directories are more than {0} deep")]
-    TooDeep(usize),
+    #[error("the directory at cluster {0} has no entry .. at its beginning")]
+    DotDot(Cluster),
 }
 
 impl From<Corrupt> for Error {

@@ -1,7 +1,7 @@
 //! FAT12, FAT16 and FAT32 in userspace, over any block device.
 //!
-//! [`Fat::open`] reads the boot sector; from then on the filesystem is a
-//! [`FsRead`](diskfs_vfs::FsRead), from any number of threads. [`WritableFat::open`] makes it a
+//! `open` of [`Fat`] reads the boot sector; from then on the filesystem is a
+//! [`FsRead`](diskfs_vfs::FsRead), from any number of threads. [`WritableFat`]'s `open` makes it a
 //! [`FsWrite`](diskfs_vfs::FsWrite). [`format()`] makes a new one.
 //!
 //! ```no_run
@@ -35,7 +35,6 @@
     )
 )]
 
-mod allocation;
 mod boot_sector;
 mod bytes;
 mod code_page;
@@ -46,14 +45,18 @@ mod fat;
 mod format;
 mod fs_info;
 mod long_name;
-mod reader;
+mod record;
 mod short_name;
-mod volume;
-mod writable;
-mod writer;
+mod structures;
 
 pub use boot_sector::FatKind;
 pub use code_page::CodePage;
 pub use format::{FormatOptions, format};
-pub use reader::Fat;
-pub use writable::{WritableFat, WriteOptions};
+use structures::Structures;
+
+/// A FAT filesystem, opened for reading. See the [crate](crate).
+pub type Fat = diskfs_clusters::ReadOnly<Structures>;
+/// A FAT filesystem, opened for writing.
+pub type WritableFat = diskfs_clusters::Writable<Structures>;
+/// How a FAT filesystem is opened for writing. Short names are in the code page `names`.
+pub type WriteOptions = diskfs_clusters::WriteOptions<CodePage>;

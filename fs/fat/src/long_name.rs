@@ -1,12 +1,11 @@
 //! Long names: up to 20 entries before the short one, 13 characters of UTF-16 in each (fatgen103,
 //! "FAT Long Directory Entries").
 
-use crate::bytes::{le16, put};
-use crate::directory_entry::{ENTRY_LEN, LONG_NAME};
-use crate::error::{Error, ErrorKind, Result};
+use diskfs_clusters::{ENTRY_LEN, MAX_NAME_UNITS, RawEntry};
 
-/// The longest name, in units of UTF-16.
-pub(crate) const MAX_UNITS: usize = 255;
+use crate::bytes::{le16, put};
+use crate::directory_entry::LONG_NAME;
+
 /// Units in an entry.
 const UNITS: usize = 13;
 /// Where they are in it.
@@ -16,67 +15,21 @@ const LAST: u8 = 0x40;
 /// The most entries that a name has.
 const MAX_ENTRIES: u8 = 20;
 
-/// A name that a file may have, without the dots that don't count at its end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LongName {
-    text: String,
-    units: Vec<u16>,
+/// Returns the entries of a name in the order in which they stand before the short one.
+pub(crate) fn entries(units: &[u16], checksum: u8) -> Vec<RawEntry> {
+    let chunks: Vec<&[u16]> = units.chunks(UNITS).collect();
+    let numbered = (1..=MAX_ENTRIES).zip(&chunks);
+    let mut entries: Vec<_> = numbered
+        .map(|(number, chunk)| long_entry(number, chunk, checksum))
+        .collect();
+    if let Some([number, ..]) = entries.last_mut() {
+        *number |= LAST;
+    }
+    entries.reverse();
+    entries
 }
 
-impl LongName {
-    /// The name that is looked for; `None` where no file can have it.
-    pub(crate) fn to_find(name: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(name).ok()?.trim_end_matches('.');
-        let units: Vec<u16> = text.encode_utf16().collect();
-        (!units.is_empty()).then(|| Self {
-            text: text.to_owned(),
-            units,
-        })
-    }
-
-    /// The name of a new file.
-    pub(crate) fn to_create(name: &[u8]) -> Result<Self> {
-        let refused = |reason: &'static str| Err(Error::new(ErrorKind::Invalid, reason));
-        let Ok(text) = std::str::from_utf8(name) else {
-            return refused("a name on FAT is Unicode, and this one is not UTF-8");
-        };
-        if text.chars().any(|c| c < ' ' || "\"*/:<>?\\|".contains(c)) {
-            return refused("no name on FAT has control characters or any of \" * / : < > ? \\ |");
-        }
-        let Some(name) = Self::to_find(name) else {
-            return refused("a name on FAT is more than dots");
-        };
-        if name.units.len() > MAX_UNITS {
-            return Err(ErrorKind::NameTooLong.into());
-        }
-        Ok(name)
-    }
-
-    pub(crate) fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// What names that differ in case alone have in common.
-    pub(crate) fn key(&self) -> Vec<u16> {
-        fold(&self.units)
-    }
-
-    /// Its entries in the order in which they stand before the short one.
-    pub(crate) fn entries(&self, checksum: u8) -> Vec<[u8; ENTRY_LEN]> {
-        let chunks: Vec<&[u16]> = self.units.chunks(UNITS).collect();
-        let numbered = (1..=MAX_ENTRIES).zip(&chunks);
-        let mut entries: Vec<_> = numbered
-            .map(|(number, chunk)| long_entry(number, chunk, checksum))
-            .collect();
-        if let Some([number, ..]) = entries.last_mut() {
-            *number |= LAST;
-        }
-        entries.reverse();
-        entries
-    }
-}
-
-fn long_entry(number: u8, units: &[u16], checksum: u8) -> [u8; ENTRY_LEN] {
+fn long_entry(number: u8, units: &[u16], checksum: u8) -> RawEntry {
     let mut entry = [0; ENTRY_LEN];
     entry[0] = number;
     entry[11] = LONG_NAME;
@@ -132,7 +85,7 @@ pub(crate) struct Assembly {
 
 impl Assembly {
     /// Takes one entry. What does not follow the one before begins anew, or is nothing.
-    pub(crate) fn take(&mut self, entry: &[u8; ENTRY_LEN]) {
+    pub(crate) fn take(&mut self, entry: &RawEntry) {
         let [number, ..] = *entry;
         let checksum = entry[13];
         let begins = number & LAST != 0;
@@ -171,7 +124,7 @@ impl Assembly {
         let units = whole.parts.iter().rev().flatten().copied();
         let units: Vec<u16> = units
             .take_while(|&unit| unit != 0)
-            .take(MAX_UNITS)
+            .take(MAX_NAME_UNITS)
             .collect();
         let text = String::from_utf16_lossy(&units);
         let sane = !matches!(text.as_str(), "" | "." | "..") && !text.contains('/');
@@ -195,8 +148,7 @@ mod tests {
     fn every_length_comes_back() {
         for len in 1..=255 {
             let text = "\u{e4}b".chars().cycle().take(len).collect::<String>();
-            let name = LongName::to_create(text.as_bytes()).unwrap();
-            let entries = name.entries(7);
+            let entries = entries(&text.encode_utf16().collect::<Vec<_>>(), 7);
             assert_eq!(entries.len(), len.div_ceil(13));
             assert_eq!(assemble(&entries, 7).unwrap(), text.as_bytes());
             assert_eq!(assemble(&entries, 8), None);
@@ -205,32 +157,15 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_no_name_has() {
-        let kind = |name: &[u8]| LongName::to_create(name).unwrap_err().kind();
-        for name in [&b"a:b"[..], b"a\\b", b"a\x01", b"...", b"\xff", b"what?"] {
-            assert_eq!(kind(name), ErrorKind::Invalid);
-        }
-        assert_eq!(kind(&[b'a'; 256]), ErrorKind::NameTooLong);
-        assert_eq!(LongName::to_create(b"a..").unwrap().text(), "a");
-    }
-
-    #[test]
     fn case_is_folded_one_to_one() {
-        let key = |name: &str| LongName::to_find(name.as_bytes()).unwrap().key();
+        let key = |name: &str| fold_shown(name.as_bytes());
         assert_eq!(key("\u{e4}a\u{3b1}"), key("\u{c4}A\u{391}"));
         assert_ne!(key("\u{df}"), key("SS"));
     }
 
     #[test]
     fn a_hostile_name_is_none() {
-        let entries = |text: &str| {
-            let units: Vec<u16> = text.encode_utf16().collect();
-            LongName {
-                text: text.to_owned(),
-                units,
-            }
-            .entries(1)
-        };
+        let entries = |text: &str| entries(&text.encode_utf16().collect::<Vec<_>>(), 1);
         for text in ["..", ".", "a/b", "../../etc"] {
             assert_eq!(assemble(&entries(text), 1), None, "{text}");
         }

@@ -1,22 +1,24 @@
 //! Names of eight characters and three (fatgen103, "Name Limits and Character Sets").
 
 use crate::code_page::CodePage;
-use crate::directory_entry::{KANJI, ShortEntry};
+use crate::directory_entry::KANJI;
+use crate::long_name::fold_shown;
 
 /// The part before the dot is shown in small letters.
 const LOWER_BASE: u8 = 0x08;
 /// The part behind it is.
 const LOWER_EXTENSION: u8 = 0x10;
 
-/// How the name is shown, as UTF-8. Never empty, nor with anything that no name has.
-pub(crate) fn display(entry: &ShortEntry, code_page: CodePage) -> Vec<u8> {
-    let mut name = entry.name;
+/// Returns how a name with these bits of case is shown, as UTF-8. Never empty, nor with anything that
+/// no name has.
+pub(crate) fn display(name: &[u8; 11], case: u8, code_page: CodePage) -> Vec<u8> {
+    let mut name = *name;
     if name.first() == Some(&KANJI) {
         name[0] = 0xe5;
     }
     let (base, extension) = name.split_at(8);
-    let mut shown = part(base, code_page, entry.case & LOWER_BASE != 0);
-    let extension = part(extension, code_page, entry.case & LOWER_EXTENSION != 0);
+    let mut shown = part(base, code_page, case & LOWER_BASE != 0);
+    let extension = part(extension, code_page, case & LOWER_EXTENSION != 0);
     if !extension.is_empty() {
         shown.push('.');
         shown.push_str(&extension);
@@ -25,6 +27,11 @@ pub(crate) fn display(entry: &ShortEntry, code_page: CodePage) -> Vec<u8> {
         shown.insert(0, '_');
     }
     shown.into_bytes()
+}
+
+/// Returns the key of a short name: what it has in common with names that differ in case alone.
+pub(crate) fn key(short: &[u8; 11], code_page: CodePage) -> Vec<u16> {
+    fold_shown(&display(short, 0, code_page))
 }
 
 fn part(bytes: &[u8], code_page: CodePage, lower: bool) -> String {
@@ -127,14 +134,10 @@ pub(crate) fn checksum(name: &[u8; 11]) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use diskfs_vfs::Timestamp;
-
     use super::*;
 
     fn shown(name: &[u8; 11], case: u8) -> String {
-        let mut entry = ShortEntry::new(*name, 0, Timestamp::default());
-        entry.case = case;
-        String::from_utf8(display(&entry, CodePage::default())).unwrap()
+        String::from_utf8(display(name, case, CodePage::default())).unwrap()
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! New filesystems, looked at by `fsck.vfat` and mtools.
 
+#[path = "../../clusters/tests/common/mod.rs"]
 mod common;
 
 use std::sync::Arc;
@@ -23,7 +24,7 @@ fn check(size_bytes: u64, options: &FormatOptions, features: &str) {
     // What a formatter may find where its structures go.
     device.write_at(0, &vec![0xa5; 600 << 10]).unwrap();
     format(&*device, options).unwrap();
-    fsck(image.path());
+    fsck("fsck.vfat", image.path());
     let identity = Fat::open(device.clone()).unwrap().identity();
     assert_eq!(identity.features, [features], "{case}");
     assert_eq!(identity.label, b"MY ESP", "{case}");
@@ -35,7 +36,7 @@ fn check(size_bytes: u64, options: &FormatOptions, features: &str) {
     let file = fs.create(dir, b"a file", NewKind::Regular, &any).unwrap();
     fs.write_at(file, 0, &vec![7; 100_000]).unwrap();
     fs.close().unwrap();
-    fsck(image.path());
+    fsck("fsck.vfat", image.path());
     assert_eq!(mtools_tree(image.path()), tree(&fs), "{case}");
 }
 

@@ -1,5 +1,6 @@
 //! The fixtures, beside what mtools shows of them.
 
+#[path = "../../clusters/tests/common/mod.rs"]
 mod common;
 
 use std::sync::Arc;
@@ -9,14 +10,14 @@ use diskfs_fat::Fat;
 use diskfs_fixtures::{image, require};
 use diskfs_vfs::{ErrorKind, FsRead};
 
-use common::{FIXTURES, mtools_tree, tree};
+use common::{FAT_IMAGES, mtools_tree, tree};
 
 #[test]
 fn shows_what_mtools_shows() {
     if require("mcopy").is_none() {
         return;
     }
-    for name in FIXTURES.iter().filter(|name| **name != "fat32-small") {
+    for name in FAT_IMAGES.iter().filter(|name| **name != "fat32-small") {
         let image = image(name);
         let fs = Fat::open(Arc::new(File::open(image.path()).unwrap())).unwrap();
         assert_eq!(tree(&fs), mtools_tree(&image.path()), "{name}");

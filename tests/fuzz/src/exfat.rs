@@ -58,6 +58,7 @@ fn write(device: &Arc<Overlay>) {
     let options = WriteOptions {
         // Nothing by the clock: a case does the same each time.
         commit_interval: None,
+        ..WriteOptions::default()
     };
     let Ok(fs) = WritableExfat::open(Arc::<Overlay>::clone(device), &options) else {
         return;

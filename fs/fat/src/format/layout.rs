@@ -2,9 +2,10 @@
 
 use std::ops::RangeInclusive;
 
+use diskfs_clusters::ENTRY_BYTES;
+
 use crate::boot_sector::{FAT12_CLUSTERS, FAT16_CLUSTERS, FAT32_LAST_CLUSTER, FatKind};
 use crate::bytes::low32;
-use crate::directory_entry::ENTRY_BYTES;
 use crate::error::{Error, ErrorKind, Result};
 
 use super::FormatOptions;

@@ -1,14 +1,17 @@
-//! Trees to compare: path, contents, and times of files.
+//! What the tests of FAT and exFAT have in common: trees to compare, judges, and operations that a
+//! damaged filesystem must survive.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
-use diskfs_vfs::{FsRead, InodeNumber};
+use diskfs_block::{BlockRead, BlockWrite, Memory};
+use diskfs_vfs::{FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, RenameMode, Result};
 
 /// All images of FAT.
-pub(crate) const FIXTURES: [&str; 7] = [
+pub(crate) const FAT_IMAGES: [&str; 7] = [
     "fat12",
     "fat12-one-table",
     "fat16",
@@ -16,6 +19,14 @@ pub(crate) const FIXTURES: [&str; 7] = [
     "fat16-cluster-32k",
     "fat32",
     "fat32-small",
+];
+
+/// All images of exFAT.
+pub(crate) const EXFAT_IMAGES: [&str; 4] = [
+    "exfat.img",
+    "exfat-cluster-512.img",
+    "exfat-cluster-128k.img",
+    "exfat-sector-4k.img",
 ];
 
 /// Contents and modification time of files by path; `None` for a directory.
@@ -107,25 +118,62 @@ fn add_host(directory: &Path, path: &str, tree: &mut Tree) {
     }
 }
 
-/// Fails unless `fsck.vfat -n` finds nothing.
-pub(crate) fn fsck(image: &Path) {
-    let (clean, told) = fsck_says(image);
-    assert!(clean, "{told}");
+/// Fails unless `program -n` finds nothing.
+pub(crate) fn fsck(program: &str, image: &Path) {
+    let (is_clean, told) = fsck_says(program, image);
+    assert!(is_clean, "{told}");
 }
 
-/// Whether `fsck.vfat -n` finds nothing, and what it says.
-pub(crate) fn fsck_says(image: &Path) -> (bool, String) {
-    let output = Command::new("fsck.vfat").arg("-n").arg(image).output();
-    let output = output.or_else(|_| {
-        Command::new("/usr/sbin/fsck.vfat")
-            .arg("-n")
-            .arg(image)
-            .output()
-    });
+/// Returns whether `program -n` finds nothing, and what it says.
+pub(crate) fn fsck_says(program: &str, image: &Path) -> (bool, String) {
+    let run = |program: &str| Command::new(program).arg("-n").arg(image).output();
+    let output = run(program).or_else(|_| run(&format!("/usr/sbin/{program}")));
     let output = output.unwrap();
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    (
-        output.status.success(),
-        told + &String::from_utf8_lossy(&output.stderr),
-    )
+    let told = told + &String::from_utf8_lossy(&output.stderr);
+    // The other one does not fail for all that it finds.
+    let is_clean = program != "fsck.exfat" || told.contains(": clean.");
+    (output.status.success() && is_clean, told)
+}
+
+/// Opens a filesystem for reading.
+pub(crate) type Open = fn(Arc<dyn BlockRead>) -> Result<Box<dyn FsRead>>;
+/// Opens a filesystem for writing, without a clock that commits.
+pub(crate) type OpenWritable = fn(Arc<dyn BlockWrite>) -> Result<Box<dyn FsWrite>>;
+
+/// Reads everything that is found, and changes what can be changed.
+pub(crate) fn try_all(open: Open, open_writable: OpenWritable, bytes: Vec<u8>) {
+    let device = Arc::new(Memory::new(bytes));
+    if let Ok(fs) = open(device.clone()) {
+        let _ = (fs.identity(), fs.statistics());
+        for entry in diskfs_vfs::walk(&*fs, fs.root()).take(600).flatten() {
+            let _ = fs.read_at(entry.inode, 0, &mut [0; 9000]);
+            let _ = fs.extents_of(entry.inode, 0).map(Iterator::count);
+            let _ = fs.lookup(entry.inode, b"..");
+        }
+        for number in [0, 1, 2, 1000, 123_456, u64::MAX / 32, u64::MAX] {
+            let _ = fs.metadata(InodeNumber(number));
+        }
+    }
+    let Ok(fs) = open_writable(device) else {
+        return;
+    };
+    let any = NewAttributes::for_root(0o644);
+    let root = fs.root();
+    let entries: Vec<_> = diskfs_vfs::walk(&*fs, root).take(60).flatten().collect();
+    for entry in &entries {
+        let _ = fs.write_at(entry.inode, entry.metadata.size_bytes + 700, &[1; 3000]);
+        let _ = fs.set_len(entry.inode, 100);
+        let _ = fs.create(entry.inode, b"a new name in here", NewKind::Directory, &any);
+    }
+    if let Ok(listed) = fs.read_dir(root, 0) {
+        let new_name = b"renamed to another name";
+        for entry in listed.flatten().take(40).collect::<Vec<_>>() {
+            let _ = fs.rename(root, &entry.name, root, new_name, RenameMode::Replace);
+            let _ = fs.unlink(root, new_name);
+            let _ = fs.rmdir(root, &entry.name);
+        }
+    }
+    let _ = fs.sync();
+    let _ = fs.close();
 }

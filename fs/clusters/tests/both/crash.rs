@@ -1,19 +1,17 @@
-//! A crash at any moment: `fsck.exfat` may find lost clusters and the like, never a cluster that two
+//! A crash at any moment: the checkers may find lost clusters and the like, never a cluster that two
 //! files have; and what was synced is there.
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite, Event, Fate, Faulty, Memory, Overlay};
-use diskfs_exfat::{Exfat, WritableExfat, WriteOptions};
 use diskfs_fixtures::{image, require};
 use diskfs_vfs::{
     FileExtentKind, FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, RenameMode,
 };
 
-use common::{fsck_says, read};
+use crate::common::{fsck_says, read};
+use crate::kind::{KINDS, Kind};
 
 const ANY: NewAttributes = NewAttributes::for_root(0o644);
 
@@ -28,25 +26,19 @@ impl Random {
     }
 }
 
-/// Whether all that `fsck.exfat` finds is what a crash may leave, or was so before.
-fn is_harmless(told: &str, before: &str) -> bool {
-    let harmless = [
-        "exfatprogs version",
-        "more clusters are allocated. truncate to",
-        "corrupted. directories",
-        "files corrupted",
-    ];
+/// Returns whether all that the checker finds is what a crash may leave, or was so before.
+fn is_harmless(kind: &Kind, told: &str, before: &str) -> bool {
     told.lines().all(|line| {
         line.trim().is_empty()
             || before.lines().any(|known| known == line)
             || line.trim_start().starts_with('/')
-            || harmless.iter().any(|part| line.contains(part))
+            || kind.harmless.iter().any(|part| line.contains(part))
     })
 }
 
 /// Operations on a few files in one directory; after each sync, what there was.
 fn operate(
-    fs: &WritableExfat,
+    fs: &dyn FsWrite,
     dir: InodeNumber,
     random: &mut Random,
     device: &Faulty<Memory>,
@@ -145,8 +137,8 @@ fn operate(
 /// Contents by name; `None` where they were changed after the sync.
 type Synced = BTreeMap<String, Option<Vec<u8>>>;
 
-/// `fsck.exfat` does not look for that everywhere.
-fn no_cluster_is_of_two(fs: &Exfat) {
+/// Fails if two files have the same cluster: `fsck.exfat` does not look for that everywhere.
+fn no_cluster_is_of_two(fs: &dyn FsRead) {
     let cluster = u64::from(fs.statistics().unwrap().block_size);
     let mut owners = BTreeMap::new();
     for entry in diskfs_vfs::walk(fs, fs.root()) {
@@ -167,25 +159,22 @@ fn no_cluster_is_of_two(fs: &Exfat) {
     }
 }
 
-fn crash(name: &str, seed: u64) {
+fn crash(kind: &Kind, name: &str, seed: u64) {
     let image = image(name);
     let before = std::fs::read(image.path()).unwrap();
-    let (_, intact) = fsck_says(&image.path());
+    let (_, intact) = fsck_says(kind.fsck, &image.path());
     let device = Arc::new(Faulty::<Memory>::new(
         Arc::new(Memory::new(before.clone())),
         [],
     ));
     let below: Arc<dyn BlockWrite> = device.clone();
-    let options = WriteOptions {
-        commit_interval: None,
-    };
-    let fs = WritableExfat::open(below, &options).unwrap();
+    let fs = (kind.open_writable)(below).unwrap();
     let dir = fs
         .create(fs.root(), b"dir", NewKind::Directory, &ANY)
         .unwrap();
     fs.sync().unwrap();
     let mut random = Random(seed);
-    let synced = operate(&fs, dir, &mut random, &device);
+    let synced = operate(&*fs, dir, &mut random, &device);
     let log = device.log();
     let base: Arc<dyn BlockRead> = Arc::new(Memory::new(before));
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -204,20 +193,20 @@ fn crash(name: &str, seed: u64) {
             let mut bytes = vec![0; usize::try_from(left.size_bytes()).unwrap()];
             left.read_at(0, &mut bytes).unwrap();
             std::fs::write(file.path(), &bytes).unwrap();
-            let (_, told) = fsck_says(file.path());
+            let (_, told) = fsck_says(kind.fsck, file.path());
             assert!(
-                is_harmless(&told, &intact),
+                is_harmless(kind, &told, &intact),
                 "{name}, seed {seed}, event {count}, choice {choice}:\n{told}"
             );
-            let fs = Exfat::open(Arc::new(Memory::new(bytes))).unwrap();
-            no_cluster_is_of_two(&fs);
+            let fs = (kind.open)(Arc::new(Memory::new(bytes))).unwrap();
+            no_cluster_is_of_two(&*fs);
             let dir = fs.lookup(fs.root(), b"dir").unwrap();
             let last = synced.iter().rev().find(|(at, _)| *at <= count).unwrap();
             for (file, data) in &last.1 {
                 if let Some(data) = data {
                     let inode = fs.lookup(dir, file.as_bytes()).unwrap();
                     assert!(
-                        read(&fs, inode) == *data,
+                        read(&*fs, inode) == *data,
                         "{name}, seed {seed}, event {count}, {file}"
                     );
                 }
@@ -226,14 +215,24 @@ fn crash(name: &str, seed: u64) {
     }
 }
 
-#[test]
-fn at_every_moment() {
-    if require("fsck.exfat").is_none() {
+fn at_every_moment(kind: &Kind) {
+    if require(kind.fsck).is_none() {
         return;
     }
-    let rounds: u64 = std::env::var("DISKFS_ROUNDS").map_or(1, |n| n.parse().unwrap());
+    let rounds = std::env::var("DISKFS_ROUNDS").map_or(kind.crash_rounds, |n| n.parse().unwrap());
     for seed in 1..=rounds {
-        crash("exfat.img", seed * 77 + 1);
-        crash("exfat-cluster-512.img", seed * 77 + 2);
+        let [first, second] = kind.crashed;
+        crash(kind, first, seed * 77 + 1);
+        crash(kind, second, seed * 77 + 2);
     }
+}
+
+#[test]
+fn fat_at_every_moment() {
+    at_every_moment(&KINDS[0]);
+}
+
+#[test]
+fn exfat_at_every_moment() {
+    at_every_moment(&KINDS[1]);
 }

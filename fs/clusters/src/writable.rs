@@ -4,52 +4,58 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use diskfs_block::BlockWrite;
-use diskfs_clusters::{Again, Committer, Holds, ROOT};
 use diskfs_vfs::{
     DirEntries, Error, ErrorKind, Fallocate, FileExtents, FsRead, FsWrite, Identity, InodeNumber,
     Metadata, NewAttributes, NewKind, Remains, RenameMode, Result, SetMetadata, SetXattr,
     Statistics, SyncFile,
 };
 
-use crate::writer::{Existing, Writer, attributes_of};
+use crate::committer::{Again, Committer};
+use crate::format::Format;
+use crate::holds::Holds;
+use crate::numbers::ROOT;
+use crate::writer::{Existing, Writer};
 
 /// How a filesystem is opened for writing.
 #[derive(Debug, Clone)]
-pub struct WriteOptions {
+pub struct WriteOptions<N> {
     /// How long a change may wait until it is made durable without anybody asking. `None`: until
     /// somebody asks, memory runs short, or the filesystem is closed.
     pub commit_interval: Option<Duration>,
+    /// What names are read with: FAT's code page; nothing on exFAT.
+    pub names: N,
 }
 
-impl Default for WriteOptions {
-    /// 5 seconds.
+impl<N: Default> Default for WriteOptions<N> {
+    /// Commits every 5 seconds.
     fn default() -> Self {
         Self {
             commit_interval: Some(Duration::from_secs(5)),
+            names: N::default(),
         }
     }
 }
 
-/// An exFAT filesystem, opened for writing.
+/// A filesystem, opened for writing.
 ///
-/// Owners, groups and the permissions that exFAT has no room for are accepted and stay as they are, as
+/// Owners, groups and the permissions that it has no room for are accepted and stay as they are, as
 /// with the kernel's option `quiet`. Links, devices and extended attributes are `Unsupported`.
 #[derive(Debug)]
-pub struct WritableExfat {
-    writer: Arc<RwLock<Writer>>,
+pub struct Writable<F: Format> {
+    writer: Arc<RwLock<Writer<F>>>,
     holds: Arc<Holds>,
     committer: Committer,
 }
 
-impl WritableExfat {
+impl<F: Format> Writable<F> {
     /// Opens the filesystem.
     ///
     /// # Errors
-    /// As [`Exfat::open`](crate::Exfat::open); `Unsupported` for two tables
-    /// (`TexFAT`); `Corrupt` when a structure is damaged that reading can do without.
-    pub fn open(device: Arc<dyn BlockWrite>, options: &WriteOptions) -> Result<Self> {
+    /// As [`ReadOnly::open`](crate::ReadOnly::open); `Unsupported` or `Corrupt` for what can only be
+    /// read.
+    pub fn open(device: Arc<dyn BlockWrite>, options: &WriteOptions<F::Names>) -> Result<Self> {
         let holds = Arc::new(Holds::default());
-        let writer = Writer::open(device, Arc::clone(&holds))?;
+        let writer = Writer::open(device, Arc::clone(&holds), &options.names)?;
         let writer = Arc::new(RwLock::new(writer));
         let committed = Arc::downgrade(&writer);
         let commit = move || {
@@ -61,26 +67,28 @@ impl WritableExfat {
             let _ = writer.sync();
             Again::Yes
         };
+        let thread = format!("{}-commit", F::NAME.to_ascii_lowercase());
         Ok(Self {
-            committer: Committer::start("exfat-commit", options.commit_interval, commit)?,
+            committer: Committer::start(&thread, options.commit_interval, commit)?,
             writer,
             holds,
         })
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Writer> {
+    fn read(&self) -> RwLockReadGuard<'_, Writer<F>> {
         self.writer.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Writer> {
+    fn write(&self) -> RwLockWriteGuard<'_, Writer<F>> {
         self.writer.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Writer) -> Result<T>) -> Result<T> {
+    fn change<T>(&self, change: impl FnOnce(&mut Writer<F>) -> Result<T>) -> Result<T> {
         self.write().change(change)
     }
 
-    /// The same, committed once, when it is closed: room that changes give back is none before that.
+    /// Commits all changes together, when the filesystem is closed. Room that they give back can't be
+    /// used before that.
     #[must_use]
     pub fn with_one_commit(self) -> Self {
         self.write().commit_once();
@@ -93,7 +101,7 @@ impl WritableExfat {
     }
 }
 
-impl Drop for WritableExfat {
+impl<F: Format> Drop for Writable<F> {
     fn drop(&mut self) {
         if let Err(e) = self.finish() {
             tracing::error!("the filesystem could not be closed: {e}");
@@ -101,9 +109,9 @@ impl Drop for WritableExfat {
     }
 }
 
-impl FsRead for WritableExfat {
+impl<F: Format> FsRead for Writable<F> {
     fn identity(&self) -> Identity {
-        self.read().volume.identity()
+        F::identity(&self.read().volume)
     }
 
     fn root(&self) -> InodeNumber {
@@ -155,11 +163,12 @@ impl FsRead for WritableExfat {
     }
 }
 
-fn unsupported<T>(what: &'static str) -> Result<T> {
-    Err(Error::new(ErrorKind::Unsupported, what))
+fn unsupported<F: Format, T>(what: &str) -> Result<T> {
+    let reason = format!("{} has no {what}", F::NAME);
+    Err(Error::new(ErrorKind::Unsupported, reason))
 }
 
-impl FsWrite for WritableExfat {
+impl<F: Format> FsWrite for Writable<F> {
     fn create(
         &self,
         dir: InodeNumber,
@@ -167,8 +176,13 @@ impl FsWrite for WritableExfat {
         kind: NewKind<'_>,
         _attributes: &NewAttributes,
     ) -> Result<InodeNumber> {
-        let attributes = attributes_of(kind)?;
-        self.change(|writer| writer.create(dir, name, attributes))
+        let is_directory = match kind {
+            NewKind::Regular => false,
+            NewKind::Directory => true,
+            NewKind::Symlink(_) => return unsupported::<F, _>("symbolic links"),
+            _ => return unsupported::<F, _>("device nodes, FIFOs or sockets"),
+        };
+        self.change(|writer| writer.create(dir, name, is_directory))
     }
 
     fn create_unnamed(
@@ -176,11 +190,11 @@ impl FsWrite for WritableExfat {
         _dir: InodeNumber,
         _attributes: &NewAttributes,
     ) -> Result<InodeNumber> {
-        unsupported("exFAT has no files without names")
+        unsupported::<F, _>("files without names")
     }
 
     fn link(&self, _inode: InodeNumber, _dir: InodeNumber, _name: &[u8]) -> Result<()> {
-        unsupported("exFAT has no hard links")
+        unsupported::<F, _>("hard links")
     }
 
     fn unlink(&self, dir: InodeNumber, name: &[u8]) -> Result<()> {
@@ -199,7 +213,7 @@ impl FsWrite for WritableExfat {
         to_name: &[u8],
         mode: RenameMode,
     ) -> Result<()> {
-        let existing = Existing::of(mode)?;
+        let existing = Existing::of(mode, F::NAME)?;
         self.change(|writer| writer.rename((dir, name), (to_dir, to_name), existing))
     }
 
@@ -232,7 +246,7 @@ impl FsWrite for WritableExfat {
         _value: &[u8],
         _how: SetXattr,
     ) -> Result<()> {
-        unsupported("exFAT has no extended attributes")
+        unsupported::<F, _>("extended attributes")
     }
 
     fn remove_xattr(&self, _inode: InodeNumber, _name: &[u8]) -> Result<()> {

@@ -1,32 +1,30 @@
 //! Changing the filesystem, and the order in which changes reach the device.
 //!
-//! Contents are written at once, to clusters that nobody has. The table and the directories change in
-//! memory, and [`Writer::commit`] writes them in an order that a crash can't hurt. What is freed is
-//! free in memory and in the table only when no directory on the device leads there any more.
+//! Contents are written at once, to clusters that nobody has. The table, exFAT's bitmap and the
+//! directories change in memory, and [`Writer::commit`] writes them in an order that a crash can't hurt.
+//! What is freed is free on the device only when no directory there leads to it any more.
 
 mod contents;
 mod names;
 mod rename;
 mod slots;
 
-pub(crate) use names::attributes_of;
 pub(crate) use rename::Existing;
 
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite};
-use diskfs_clusters::{Chain, Cluster, Holds, ROOT};
-use diskfs_vfs::{InodeNumber, Remains, SetMetadata, SetTime, Timestamp};
+use diskfs_vfs::{Error, ErrorKind, InodeNumber, Remains, Result, SetMetadata, SetTime, Timestamp};
 use foldhash::HashMap;
 
 use crate::allocation::Allocation;
-use crate::boot_sector::STATE_DIRTY;
-use crate::code_page::CodePage;
-use crate::directory_entry::{Place, READ_ONLY, ShortEntry};
-use crate::error::{Error, ErrorKind, Result, device_failed};
-use crate::fat::{FatEntry, clean_bit};
-use crate::fs_info;
-use crate::volume::{DirectoryStart, Volume};
+use crate::chain::{Chain, Cluster};
+use crate::device_failed;
+use crate::format::{FileRecord, Format};
+use crate::holds::Holds;
+use crate::numbers::ROOT;
+use crate::place::Place;
+use crate::volume::Volume;
 
 /// How many changed sectors wait at most: 8 MiB of the smallest.
 const MAX_DIRTY: usize = 16 * 1024;
@@ -57,19 +55,19 @@ enum FreedRoom {
 
 /// The filesystem, and what of it is not on the device yet.
 #[derive(Debug)]
-pub(crate) struct Writer {
-    pub(crate) volume: Volume,
+pub(crate) struct Writer<F: Format> {
+    pub(crate) volume: Volume<F>,
     device: Arc<dyn BlockWrite>,
     holds: Arc<Holds>,
-    /// Read from the table when it is needed first.
+    /// Read when it is needed first.
     allocation: Option<Allocation>,
     freed: Vec<Freed>,
-    /// Names that were removed, with the place of their entry, and whose removal may not be durable: a
-    /// new file of that name in another sector would be there beside them after a crash.
-    removed: HashMap<(DirectoryStart, Vec<u16>), Place>,
+    /// Names that were removed, with the place of their head, and whose removal may not be
+    /// durable: a new file of that name in another sector would be there beside them after a crash.
+    removed: HashMap<(InodeNumber, Vec<u16>), Place>,
     /// Something was written since the last flush.
     unflushed: bool,
-    /// Part of the table was.
+    /// Part of the table or the bitmap was written since then.
     table_unflushed: bool,
     /// The device says that the filesystem is being written.
     marked: bool,
@@ -79,15 +77,17 @@ pub(crate) struct Writer {
     ended: Option<Ended>,
 }
 
-impl Writer {
+impl<F: Format> Writer<F> {
     pub(crate) fn open(
         device: Arc<dyn BlockWrite>,
         holds: Arc<Holds>,
-        code_page: CodePage,
+        names: &F::Names,
     ) -> Result<Self> {
         let below: Arc<dyn BlockRead> = device.clone();
+        let mut volume = Volume::<F>::open(below, names)?;
+        volume.format.check_writable()?;
         Ok(Self {
-            volume: Volume::open(below, code_page)?,
+            volume,
             device,
             holds,
             allocation: None,
@@ -132,7 +132,7 @@ impl Writer {
     }
 
     fn commit_if_much(&mut self) -> Result<()> {
-        let dirty = self.volume.fat.dirty_sectors();
+        let dirty = self.volume.format.dirty_sectors();
         if dirty.saturating_add(self.volume.sectors.dirty_sectors()) > MAX_DIRTY {
             self.commit()?;
         }
@@ -145,23 +145,7 @@ impl Writer {
             return Ok(());
         }
         self.marked = true;
-        self.set_mark(self.volume.boot.state | STATE_DIRTY, |raw, clean| {
-            raw & !clean
-        })
-    }
-
-    fn set_mark(&mut self, state: u8, change: fn(u32, u32) -> u32) -> Result<()> {
-        let offset = self.volume.boot.state_offset;
-        self.device
-            .write_at(offset, &[state])
-            .map_err(device_failed)?;
-        let clean = clean_bit(self.volume.boot.kind);
-        if clean != 0 {
-            let raw = self.volume.fat.raw(Cluster(1))?;
-            self.volume.fat.set_raw(Cluster(1), change(raw, clean))?;
-            self.volume.fat.write_dirty(&*self.device)?;
-        }
-        self.unflushed = true;
+        self.volume.format.mark_dirty(&*self.device)?;
         self.flush()
     }
 
@@ -175,16 +159,16 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes what is in memory: the table's new chains when all contents are there; the directories,
-    /// which lead to them, when those are there; and what is free when no directory leads there any
-    /// more. What is written last may not be durable yet.
+    /// Writes what is in memory: the table's new chains and the bitmap when all contents are there; the
+    /// directories, which lead to them, when those are there; and what is free when no directory leads
+    /// there any more. What is written last may not be durable yet.
     fn commit(&mut self) -> Result<()> {
-        if self.volume.fat.dirty_sectors() > 0 {
+        if self.volume.format.dirty_sectors() > 0 {
             if self.unflushed {
                 self.flush()?;
             }
             self.remains = Remains::Some;
-            self.write_table()?;
+            self.write_tables()?;
         }
         if self.volume.sectors.dirty_sectors() > 0 {
             if self.table_unflushed {
@@ -201,11 +185,20 @@ impl Writer {
             self.remains = Remains::Some;
             self.free_for_good()?;
         }
-        self.write_fs_info()
+        let allocation = self.allocation.as_ref();
+        self.unflushed |= self.volume.format.write_hints(&*self.device, allocation)?;
+        Ok(())
     }
 
-    fn write_table(&mut self) -> Result<()> {
-        self.volume.fat.write_dirty(&*self.device)?;
+    /// As [`commit`](Self::commit), and all of it is durable.
+    fn commit_durably(&mut self) -> Result<()> {
+        self.commit()?;
+        self.flush()
+    }
+
+    fn write_tables(&mut self) -> Result<()> {
+        let allocation = self.allocation.as_ref();
+        self.volume.format.write_tables(&*self.device, allocation)?;
         self.unflushed = true;
         self.table_unflushed = true;
         Ok(())
@@ -213,27 +206,13 @@ impl Writer {
 
     fn free_for_good(&mut self) -> Result<()> {
         for Freed { end, chain } in std::mem::take(&mut self.freed) {
-            let goes_on = chain.first().map(FatEntry::Next);
-            if let Some(end) = end
-                && Some(self.volume.fat.entry(end)?) == goes_on
-            {
-                self.volume.fat.set(end, FatEntry::End)?;
+            if let (Some(end), Some(next)) = (end, chain.first()) {
+                self.volume.format.end_chain(end, next)?;
             }
             self.give_back(&chain)?;
         }
         self.volume.pin_chains(false);
-        self.write_table()
-    }
-
-    fn write_fs_info(&mut self) -> Result<()> {
-        let (Some(offset), Some(allocation)) = (self.volume.boot.fs_info_offset, &self.allocation)
-        else {
-            return Ok(());
-        };
-        let next = allocation.next().0;
-        let written = fs_info::write(&*self.device, offset, allocation.free(), next)?;
-        self.unflushed |= written;
-        Ok(())
+        self.write_tables()
     }
 
     /// Makes everything durable.
@@ -283,7 +262,8 @@ impl Writer {
         if self.remains != Remains::Nothing {
             return self.remains;
         }
-        self.volume.fat.forget_changes();
+        self.volume.format.forget_changes();
+        self.allocation = None;
         self.volume.sectors.forget(0, u64::MAX);
         self.freed.clear();
         if let Err(e) = self.unmark() {
@@ -295,10 +275,12 @@ impl Writer {
 
     /// Says on the device that all was written, unless somebody before us did not say so.
     fn unmark(&mut self) -> Result<()> {
-        if !self.marked || self.volume.was_dirty {
+        if !self.marked {
             return Ok(());
         }
-        self.set_mark(self.volume.boot.state, |raw, clean| raw | clean)
+        let allocation = self.allocation.as_ref();
+        self.volume.format.mark_clean(&*self.device, allocation)?;
+        self.flush()
     }
 
     /// How many clusters are free, those of files that are gone among them.
@@ -311,10 +293,10 @@ impl Writer {
     }
 
     fn allocation(&mut self) -> Result<&mut Allocation> {
-        let Volume { fat, boot, .. } = &self.volume;
+        let Volume { format, device, .. } = &self.volume;
         let read = match self.allocation.take() {
             Some(allocation) => allocation,
-            None => Allocation::read(fat, boot.clusters)?,
+            None => format.read_allocation(&**device)?,
         };
         Ok(self.allocation.insert(read))
     }
@@ -334,42 +316,31 @@ impl Writer {
         Ok(self.allocation()?.free())
     }
 
-    /// Takes clusters, and makes them a chain of their own in the table.
+    /// Takes clusters, if there are so many.
     fn take(&mut self, count: u32, after: Option<Cluster>) -> Result<Chain> {
         self.room(count)?;
         let taken = self.allocation()?.take(count, after);
-        let chain = taken.ok_or(ErrorKind::NoSpace)?;
-        let mut before: Option<Cluster> = None;
-        for cluster in chain.runs().iter().flat_map(diskfs_clusters::Run::clusters) {
-            if let Some(before) = before {
-                self.volume.fat.set(before, FatEntry::Next(cluster))?;
-            }
-            before = Some(cluster);
-        }
-        if let Some(last) = before {
-            self.volume.fat.set(last, FatEntry::End)?;
-        }
-        Ok(chain)
+        let taken = taken.ok_or(ErrorKind::NoSpace)?;
+        self.volume.format.note_taken(&taken);
+        Ok(taken)
     }
 
-    /// Clusters are free again that nothing on the device leads to.
+    /// Gives back clusters that nothing on the device leads to.
     fn give_back(&mut self, chain: &Chain) -> Result<()> {
         for run in chain.runs() {
-            for cluster in run.clusters() {
-                self.volume.fat.set(cluster, FatEntry::Free)?;
-            }
-            let len_bytes = self.volume.boot.bytes_of(run.count);
-            let offset = self.volume.boot.offset_of(run.first);
+            let len_bytes = self.volume.geometry().bytes_of(run.count);
+            let offset = self.volume.geometry().offset_of(run.first);
             self.volume.sectors.forget(offset, len_bytes);
         }
+        self.volume.format.note_free(chain)?;
         self.allocation()?.give_back(chain);
         Ok(())
     }
 
     /// The clusters of a file that is gone.
-    fn free_all(&mut self, entry: &ShortEntry, chain: &Chain) {
-        if chain.clusters() > 0 {
-            self.volume.forget_chain(entry.cluster());
+    fn free_all(&mut self, chain: &Chain) {
+        if let Some(first) = chain.first() {
+            self.volume.forget_chain(first);
             self.freed.push(Freed {
                 end: None,
                 chain: chain.clone(),
@@ -377,14 +348,20 @@ impl Writer {
         }
     }
 
-    /// Puts the entry of a file where it is.
-    fn put_entry(&mut self, inode: InodeNumber, entry: &ShortEntry) -> Result<()> {
+    /// Puts what a file is and where it is; its name stays.
+    fn put_record(&mut self, inode: InodeNumber, record: &F::Record) -> Result<()> {
         if let Some(nameless) = self.volume.nameless.get_mut(&inode) {
-            *nameless = *entry;
+            nameless.clone_from(record);
             return Ok(());
         }
-        let place = self.volume.place(inode)?;
-        self.volume.sectors.put(place, &entry.to_bytes())
+        self.put_record_at(self.volume.place(inode)?, record)
+    }
+
+    fn put_record_at(&mut self, place: Place, record: &F::Record) -> Result<()> {
+        let Volume {
+            format, sectors, ..
+        } = &self.volume;
+        format.put_record(sectors, place, record)
     }
 
     pub(crate) fn set_metadata(&mut self, inode: InodeNumber, change: &SetMetadata) -> Result<()> {
@@ -392,30 +369,25 @@ impl Writer {
             .flags
             .is_some_and(|flags| flags != diskfs_vfs::FileFlags::default())
         {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                "FAT has none of these attributes",
-            ));
+            let reason = format!("{} has none of these attributes", F::NAME);
+            return Err(Error::new(ErrorKind::Unsupported, reason));
         }
         if inode == ROOT {
             return Ok(()); // It has no entry that could tell.
         }
-        let mut entry = self.volume.entry(inode)?;
+        let mut record = self.volume.record(inode)?;
         if let Some(permissions) = change.permissions
-            && !entry.is_directory()
+            && !record.is_directory()
         {
-            match permissions & 0o222 {
-                0 => entry.attributes |= READ_ONLY,
-                _ => entry.attributes &= !READ_ONLY,
-            }
+            record.set_read_only(permissions & 0o222 == 0);
         }
         if let Some(at) = change.accessed {
-            entry.set_accessed(time(at));
+            record.set_accessed(time(at));
         }
         if let Some(at) = change.modified {
-            entry.set_modified(time(at));
+            record.set_modified(time(at));
         }
-        self.put_entry(inode, &entry)
+        self.put_record(inode, &record)
     }
 
     /// Ends a hold that was the last.
@@ -428,16 +400,16 @@ impl Writer {
 
     /// A file without a name is gone.
     fn evict(&mut self, inode: InodeNumber) -> Result<()> {
-        let Some(entry) = self.volume.nameless.get(&inode).copied() else {
+        let Some(record) = self.volume.nameless.get(&inode).cloned() else {
             return Ok(());
         };
-        let chain = self.volume.chain_of(&entry)?;
+        let chain = self.volume.chain_of(&record)?;
         self.volume.nameless.remove(&inode);
         self.volume.numbers.remove(inode);
-        if entry.is_directory() {
-            self.volume.forget_directory(entry.cluster());
+        if record.is_directory() {
+            self.volume.forget_directory(inode);
         }
-        self.free_all(&entry, &chain);
+        self.free_all(&chain);
         Ok(())
     }
 }

@@ -1,17 +1,16 @@
 //! Renaming.
 //!
-//! Two sets that lie in one sector are written together, so that a crash leaves the one or the other.
+//! Two names that lie in one sector are written together, so that a crash leaves the one or the other.
 //! Else what replaces a file loses its own name first (a crash then leaves what was to be replaced),
 //! and what gets a name that nobody had keeps its old one until the new one is durable (a crash then
-//! leaves both: exFAT has nothing better).
+//! leaves both: these filesystems have nothing better).
 
-use diskfs_clusters::Place;
-use diskfs_vfs::{InodeNumber, RenameMode};
+use diskfs_vfs::{Error, ErrorKind, InodeNumber, RenameMode, Result};
 
 use crate::directory::Name;
-use crate::entry_set::EntrySet;
-use crate::error::{Error, ErrorKind, Result};
-use crate::file_name::FileName;
+use crate::format::{FileRecord, Format};
+use crate::name::NewName;
+use crate::place::Place;
 
 use super::Writer;
 use super::slots::slots_of;
@@ -24,30 +23,31 @@ pub(crate) enum Existing {
 }
 
 impl Existing {
-    /// As a caller says it, if exFAT can do it.
-    pub(crate) fn of(mode: RenameMode) -> Result<Self> {
+    /// Returns what a caller asks for, if `filesystem` can do it.
+    pub(crate) fn of(mode: RenameMode, filesystem: &str) -> Result<Self> {
         match mode {
             RenameMode::Replace => Ok(Self::Replace),
             RenameMode::NoReplace => Ok(Self::Refuse),
-            _ => Err(Error::new(
-                ErrorKind::Unsupported,
-                "files on exFAT can't change names, nor leave whiteouts",
-            )),
+            _ => {
+                let reason = "can't exchange their names, nor leave whiteouts";
+                let reason = format!("files on {filesystem} {reason}");
+                Err(Error::new(ErrorKind::Unsupported, reason))
+            }
         }
     }
 }
 
 /// A file with the name that it has.
 #[derive(Debug)]
-struct Named {
+struct Named<F: Format> {
     dir: InodeNumber,
     slot: u32,
     name: Name,
     inode: InodeNumber,
-    set: EntrySet,
+    record: F::Record,
 }
 
-impl Writer {
+impl<F: Format> Writer<F> {
     pub(crate) fn rename(
         &mut self,
         from: (InodeNumber, &[u8]),
@@ -57,17 +57,17 @@ impl Writer {
         self.check_named(from.0)?;
         let source = self.named(from.0, from.1)?.ok_or(ErrorKind::NotFound)?;
         self.check_named(to.0)?;
-        let new_name = FileName::to_create(to.1, &self.volume.upcase)?;
+        let new_name = self.new_name(to.1)?;
         let target = self.named(to.0, to.1)?;
         let target = match target {
             Some(target) if target.inode == source.inode => {
                 if existing == Existing::Refuse {
                     return Err(ErrorKind::Exists.into());
                 }
-                if source.set.name_units() == new_name.units() {
+                if source.name.shown == new_name.text.as_bytes() {
                     return Ok(());
                 }
-                None // It changes case.
+                None // It changes case, or its second name becomes its name.
             }
             target => target,
         };
@@ -87,12 +87,15 @@ impl Writer {
         self.volume.numbers.move_to(source.inode, moved);
         if source.name.is_directory {
             self.volume.set_parent(source.inode, to.0);
+            if from.0 != to.0 {
+                self.set_above(source.inode, to.0)?;
+            }
         }
         self.touch(from.0)?;
         self.touch(to.0)
     }
 
-    fn named(&self, dir: InodeNumber, name: &[u8]) -> Result<Option<Named>> {
+    fn named(&self, dir: InodeNumber, name: &[u8]) -> Result<Option<Named<F>>> {
         let Some((slot, name, inode)) = self.find(dir, name)? else {
             return Ok(None);
         };
@@ -101,17 +104,17 @@ impl Writer {
             slot,
             name,
             inode,
-            set: self.volume.set(inode)?,
+            record: self.volume.record(inode)?,
         }))
     }
 
-    /// Whether it is a directory, and `dir` is the same one or one below.
-    fn has_inside(&self, file: &Named, dir: InodeNumber) -> Result<bool> {
+    /// Returns true if it is a directory, and `dir` is the same one or one below.
+    fn has_inside(&self, file: &Named<F>, dir: InodeNumber) -> Result<bool> {
         Ok(file.name.is_directory && self.volume.is_at_or_above(file.inode, dir)?)
     }
 
-    /// The file takes the entries of another.
-    fn replace(&mut self, source: &Named, target: &Named) -> Result<Place> {
+    /// Gives the file the entries of another.
+    fn replace(&mut self, source: &Named<F>, target: &Named<F>) -> Result<Place> {
         match (source.name.is_directory, target.name.is_directory) {
             (true, false) => return Err(ErrorKind::NotADirectory.into()),
             (false, true) => return Err(ErrorKind::IsADirectory.into()),
@@ -120,7 +123,7 @@ impl Writer {
             }
             _ => {}
         }
-        source.set.check_removable()?;
+        source.record.check_removable()?;
         let leaving = self.leaving(target.inode)?;
         let place = target.name.place;
         let together = self.volume.sectors.are_one(source.name.place, place);
@@ -131,26 +134,52 @@ impl Writer {
         if !together {
             self.commit_durably()?;
         }
-        self.put_set_at(place, &source.set.named_as(&target.set))?;
+        self.put_record_at(place, &source.record.named_as(&target.record))?;
         self.leave(leaving);
         Ok(place)
     }
 
-    /// The file gets a name that nobody has.
-    fn give_name(&mut self, source: &Named, to_dir: InodeNumber, name: &FileName) -> Result<Place> {
-        let new = source.set.named(name);
-        if source.dir == to_dir
-            && let Some(first) = self.find_slots_beside(to_dir, source.slot, slots_of(&new))?
-        {
-            self.remove_entries(source.dir, source.slot)?;
-            return self.put_entries(to_dir, first, &new);
+    /// Gives the file a name that nobody has.
+    fn give_name(
+        &mut self,
+        source: &Named<F>,
+        to_dir: InodeNumber,
+        name: &NewName,
+    ) -> Result<Place> {
+        if source.dir == to_dir {
+            let new = self.with_name(source, to_dir, name, Some(&source.record))?;
+            if let Some(first) = self.find_slots_beside(to_dir, source.slot, slots_of(&new))? {
+                self.remove_entries(source.dir, source.slot)?;
+                return self.put_entries(to_dir, first, &new, name);
+            }
         }
+        let new = self.with_name(source, to_dir, name, None)?;
         let first = self.find_slots(to_dir, slots_of(&new))?;
-        // Making room may have changed the directory, when it goes into itself.
-        let place = self.put_entries(to_dir, first, &new)?;
+        let place = self.put_entries(to_dir, first, &new, name)?;
         self.commit_durably()?;
         self.remove_entries(source.dir, source.slot)?;
         self.commit()?;
         Ok(place)
+    }
+
+    /// Returns the file with a name that it can have in a directory.
+    fn with_name(
+        &self,
+        source: &Named<F>,
+        to_dir: InodeNumber,
+        name: &NewName,
+        own: Option<&F::Record>,
+    ) -> Result<F::Record> {
+        let directory = self.volume.directory(to_dir)?;
+        let format = &self.volume.format;
+        format.named(&source.record, name, &directory, own)
+    }
+
+    /// Notes in a directory that it lies below another one now.
+    fn set_above(&self, inode: InodeNumber, above: InodeNumber) -> Result<()> {
+        let own = self.volume.record(inode)?;
+        let above = self.first_cluster(above)?;
+        let sectors = &self.volume.sectors;
+        self.volume.format.set_above(sectors, &own, above)
     }
 }

@@ -1,0 +1,152 @@
+//! Free clusters.
+
+use diskfs_block::bytes::{array, index};
+
+use crate::chain::{Chain, Cluster, Run};
+
+/// A bit for each cluster in use, in the order of exFAT's bitmap, and where to search next.
+#[derive(Debug)]
+pub struct Allocation {
+    used: Vec<u8>,
+    clusters: u32,
+    free: u32,
+    next: u32,
+}
+
+impl Allocation {
+    /// Returns an allocation of so many clusters, all of them free.
+    pub fn new(clusters: u32) -> Self {
+        Self::from_bits(vec![0; index(clusters.div_ceil(8))], clusters)
+    }
+
+    /// Returns the allocation that these bits tell. Bits behind the last cluster don't count.
+    pub fn from_bits(used: Vec<u8>, clusters: u32) -> Self {
+        Self {
+            free: clusters.saturating_sub(count_used(&used, clusters)),
+            used,
+            clusters,
+            next: 0,
+        }
+    }
+
+    /// The bits.
+    pub fn bits(&self) -> &[u8] {
+        &self.used
+    }
+
+    /// The number of free clusters.
+    pub const fn free(&self) -> u32 {
+        self.free
+    }
+
+    /// The number of all clusters.
+    pub const fn clusters(&self) -> u32 {
+        self.clusters
+    }
+
+    /// The cluster at which the next search begins.
+    pub const fn next(&self) -> Cluster {
+        Cluster(2).plus(self.next)
+    }
+
+    fn is_used(&self, nth: u32) -> bool {
+        let byte = self.used.get(index(nth / 8)).copied().unwrap_or(u8::MAX);
+        byte & (1 << (nth % 8)) != 0
+    }
+
+    /// Marks a cluster as used or as free.
+    pub fn mark(&mut self, cluster: Cluster, used: bool) {
+        let nth = cluster.0.saturating_sub(2);
+        if nth >= self.clusters || self.is_used(nth) == used {
+            return;
+        }
+        if let Some(byte) = self.used.get_mut(index(nth / 8)) {
+            *byte ^= 1 << (nth % 8);
+        }
+        self.free = if used {
+            self.free.saturating_sub(1)
+        } else {
+            self.free.saturating_add(1)
+        };
+    }
+
+    /// Takes `count` clusters, behind `after` if they are free there. Returns `None` if there are
+    /// fewer.
+    pub fn take(&mut self, count: u32, after: Option<Cluster>) -> Option<Chain> {
+        if count > self.free {
+            return None;
+        }
+        let mut chain = Chain::default();
+        let beside = after.map(|cluster| cluster.0.saturating_sub(1));
+        let mut nth = beside.unwrap_or(self.next);
+        while chain.clusters() < count {
+            nth = self.next_free(nth)?;
+            let cluster = Cluster(2).plus(nth);
+            self.mark(cluster, true);
+            chain.push(cluster, 1);
+        }
+        self.next = nth.saturating_add(1);
+        Some(chain)
+    }
+
+    /// Returns the first free one from `nth` on, or from the beginning.
+    fn next_free(&self, nth: u32) -> Option<u32> {
+        let from = |start: u32, end: u32| {
+            let mut nth = start;
+            while nth < end {
+                let at = index(nth / 8);
+                if nth.is_multiple_of(64) && array(&self.used, at) == Some([u8::MAX; 8]) {
+                    nth = nth.saturating_add(64);
+                } else if nth.is_multiple_of(8) && self.used.get(at) == Some(&u8::MAX) {
+                    nth = nth.saturating_add(8);
+                } else if self.is_used(nth) {
+                    nth = nth.saturating_add(1);
+                } else {
+                    return Some(nth);
+                }
+            }
+            None
+        };
+        from(nth, self.clusters).or_else(|| from(0, nth.min(self.clusters)))
+    }
+
+    /// Gives clusters back.
+    pub fn give_back(&mut self, chain: &Chain) {
+        for cluster in chain.runs().iter().flat_map(Run::clusters) {
+            self.mark(cluster, false);
+        }
+    }
+}
+
+/// Returns how many of the first `clusters` bits are set.
+pub fn count_used(bits: &[u8], clusters: u32) -> u32 {
+    let mut left = clusters;
+    let mut used: u32 = 0;
+    for byte in bits {
+        let valid = if left >= 8 {
+            u8::MAX
+        } else {
+            !u8::MAX.wrapping_shl(left)
+        };
+        used = used.saturating_add((byte & valid).count_ones());
+        left = left.saturating_sub(8);
+    }
+    used
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_behind_the_last_cluster_do_not_count() {
+        let mut allocation = Allocation::from_bits(vec![0x0f, 0xf8], 11);
+        assert_eq!((allocation.free(), allocation.bits().len()), (7, 2));
+        let chain = allocation.take(7, Some(Cluster(9))).unwrap();
+        let runs = chain.runs().iter().map(|run| (run.first.0, run.count));
+        assert_eq!(runs.collect::<Vec<_>>(), [(10, 3), (6, 4)]);
+        assert!(allocation.take(1, None).is_none());
+        allocation.give_back(&chain);
+        assert_eq!((allocation.free(), allocation.bits()[1]), (7, 0xf8));
+    }
+}
