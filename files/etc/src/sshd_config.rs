@@ -19,6 +19,12 @@ const DIR: &str = "/etc/ssh";
 /// How deep files include others: `SERVCONF_MAX_DEPTH` of OpenSSH, which refuses more.
 const MAX_DEPTH: usize = 16;
 
+/// More patterns than anybody has: each takes a directory to be read.
+const MAX_PATTERNS: usize = 1000;
+
+/// As long as a path may be: `PATH_MAX` of Linux. glob(3) finds nothing for a longer pattern.
+const MAX_PATTERN_BYTES: usize = 4096;
+
 /// More than anybody includes.
 const BUDGET: Budget = Budget {
     files: 1000,
@@ -32,7 +38,7 @@ pub struct Config {
     pub settings: Vec<Setting>,
     /// The patterns of included files.
     pub includes: Vec<Include>,
-    /// Whether files were left out, because there are more than 1000, or 1 MiB.
+    /// Whether files were left out, because there are more than 1000, or 1 MiB, or more than 1000 patterns.
     pub is_cut: bool,
 }
 
@@ -138,7 +144,11 @@ impl<F: Files> Reader<'_, F> {
         } else {
             format!("{DIR}/{pattern}")
         };
-        let paths = if depth < MAX_DEPTH {
+        if self.config.includes.len() >= MAX_PATTERNS {
+            self.config.is_cut = true;
+            return Ok(());
+        }
+        let paths = if depth < MAX_DEPTH && pattern.len() <= MAX_PATTERN_BYTES {
             self.files.expand(&pattern)?
         } else {
             Vec::new()

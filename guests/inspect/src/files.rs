@@ -2,8 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 
 use diskfs_vfs::FileType;
+use diskfs_vfs::glob::{Case, Pattern, is_pattern};
 use serde::Serialize;
 
 use crate::problem::Problem;
@@ -15,6 +17,9 @@ pub(super) const SETTINGS_BYTES: u64 = 1 << 20;
 
 /// More than any directory has that a question is answered from.
 const MAX_ENTRIES: usize = 100_000;
+
+/// More files than one pattern is for.
+const MAX_PATHS: usize = 10_000;
 
 /// Whether a file's name ends with a dot and this.
 pub(super) fn has_extension(name: &str, extension: &str) -> bool {
@@ -125,6 +130,37 @@ impl<'a> Files<'a> {
         listed.names
     }
 
+    /// Returns the paths that a pattern may stand for (glob(7)), sorted: names in it without `*`, `?` and `[` are not
+    /// looked for.
+    pub(super) fn expand(&self, pattern: &str) -> Vec<String> {
+        let mut found = vec![String::new()];
+        for name in pattern.split('/').filter(|name| !name.is_empty()) {
+            let below = found.iter().flat_map(|dir| self.expand_name(dir, name));
+            found = below.take(MAX_PATHS).collect();
+        }
+        found
+    }
+
+    fn expand_name(&self, dir: &str, name: &str) -> Vec<String> {
+        if !is_pattern(name.as_bytes()) {
+            return vec![format!("{dir}/{name}")];
+        }
+        let Ok(pattern) = Pattern::new(name, Case::Sensitive) else {
+            return Vec::new();
+        };
+        let mut names = self.names(if dir.is_empty() { "/" } else { dir });
+        // As for a shell, a name with a dot before it must be named.
+        names.retain(|found| {
+            let is_hidden = found.starts_with('.') && !name.starts_with('.');
+            !is_hidden && pattern.matches(found)
+        });
+        names.sort();
+        names
+            .into_iter()
+            .map(|name| format!("{dir}/{name}"))
+            .collect()
+    }
+
     /// Whether there is something.
     pub(super) fn exists(&self, path: &str) -> bool {
         let exists = self.filesystem.exists(path);
@@ -182,10 +218,44 @@ impl<'a> Files<'a> {
     }
 }
 
+/// What can't be read is kept as a problem, and is as good as missing.
+impl diskfs_etc::Files for Files<'_> {
+    type Error = Infallible;
+
+    fn text(&self, path: &str) -> Result<Option<String>, Infallible> {
+        Ok(Files::text(self, path))
+    }
+
+    fn names(&self, dir: &str) -> Result<Vec<String>, Infallible> {
+        let mut names = Files::names(self, dir);
+        names.sort();
+        Ok(names)
+    }
+
+    fn expand(&self, pattern: &str) -> Result<Vec<String>, Infallible> {
+        Ok(Files::expand(self, pattern))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::guest;
     use super::*;
+
+    #[test]
+    fn patterns_are_those_of_a_shell() {
+        let tree = guest(&[
+            ("/a/x.conf", ""),
+            ("/b/x.conf", ""),
+            ("/b/.y.conf", ""),
+            ("/c", ""),
+        ]);
+        let files = Files::new(&tree);
+        assert_eq!(files.expand("/*/*.conf"), ["/a/x.conf", "/b/x.conf"]);
+        assert_eq!(files.expand("/b/.*f"), ["/b/.y.conf"]);
+        assert_eq!(files.expand("/none/*"), [""; 0]);
+        assert_eq!(files.finish().1, []);
+    }
 
     #[test]
     fn what_is_read_of_a_guest_ends() {

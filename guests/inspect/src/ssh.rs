@@ -2,19 +2,20 @@
 
 mod public_key;
 
+use diskfs_etc::authorized_keys::{AuthorizedKeys, Key};
+use diskfs_etc::sshd_config::{Config, PLACES};
 use serde::Serialize;
 
 pub use public_key::PublicKey;
 
 use super::accounts::User;
-use super::files::{Files, has_extension};
-use diskfs_etc::shell::settings;
+use super::files::Files;
 
 /// Where the server has its keys.
 const DIR: &str = "/etc/ssh";
 
 /// Where keys are that let a user in, unless the server's settings say otherwise.
-const AUTHORIZED: &str = ".ssh/authorized_keys .ssh/authorized_keys2";
+const AUTHORIZED: [&str; 2] = [".ssh/authorized_keys", ".ssh/authorized_keys2"];
 
 /// More than anybody has. Each costs a hash.
 const MAX_KEYS: usize = 10_000;
@@ -55,12 +56,26 @@ pub struct AuthorizedKey {
 
 /// Reads it.
 pub(super) fn of(files: &Files<'_>, users: &[User]) -> Ssh {
-    let settings = Settings::read(files);
-    let patterns = settings.value("AuthorizedKeysFile");
-    let patterns = patterns.unwrap_or_else(|| AUTHORIZED.to_owned());
+    let Ok(config) = Config::read(files);
+    let config = config.unwrap_or_default();
+    if config.is_cut {
+        files.complain(
+            PLACES[0],
+            "includes more than 1000 files or 1 MiB: the others are left out",
+        );
+    }
+    let patterns = match config.first("AuthorizedKeysFile") {
+        Some(setting) => setting.arguments.clone(),
+        None => AUTHORIZED.map(str::to_owned).to_vec(),
+    };
+    let value = |keyword| {
+        config
+            .first(keyword)
+            .map(|setting| setting.arguments.join(" "))
+    };
     let mut authorized_keys = Vec::new();
     for user in users {
-        for pattern in patterns.split_whitespace().take(MAX_PATTERNS) {
+        for pattern in patterns.iter().take(MAX_PATTERNS) {
             let path = keys_file(pattern, user);
             let room = MAX_KEYS.saturating_sub(authorized_keys.len());
             authorized_keys.extend(authorized(files, user, &path).into_iter().take(room));
@@ -69,8 +84,8 @@ pub(super) fn of(files: &Files<'_>, users: &[User]) -> Ssh {
     Ssh {
         host_keys: host_keys(files),
         authorized_keys,
-        permit_root_login: settings.value("PermitRootLogin"),
-        password_authentication: settings.value("PasswordAuthentication"),
+        permit_root_login: value("PermitRootLogin"),
+        password_authentication: value("PasswordAuthentication"),
     }
 }
 
@@ -79,7 +94,9 @@ fn host_keys(files: &Files<'_>) -> Vec<PublicKey> {
     let is_one = |name: &&String| name.starts_with("ssh_host_") && name.ends_with("_key.pub");
     let key = |name: &String| {
         let path = format!("{DIR}/{name}");
-        let key = PublicKey::parse(files.text(&path)?.trim());
+        let text = files.text(&path)?;
+        let line = text.lines().next().unwrap_or_default();
+        let key = Key::without_options(line).map(|key| PublicKey::of(&key));
         match &key {
             Some(_) => files.came_from("ssh", &path, Some(1)),
             None => files.complain(&path, "it holds no public key"),
@@ -109,67 +126,19 @@ fn authorized(files: &Files<'_>, user: &User, path: &str) -> Vec<AuthorizedKey> 
     let Some(text) = files.text(path) else {
         return Vec::new();
     };
-    let key = |(line, text): (usize, &str)| {
-        let (options, key) = public_key::with_options(text)?;
-        Some(AuthorizedKey {
-            user: user.name.clone(),
-            file: path.to_owned(),
-            line,
-            options: options.map(str::to_owned),
-            key,
-        })
+    let text = AuthorizedKeys::new(text);
+    let key = |(line, key): (usize, Key<'_>)| AuthorizedKey {
+        user: user.name.clone(),
+        file: path.to_owned(),
+        line,
+        options: key.options.map(str::to_owned),
+        key: PublicKey::of(&key),
     };
-    let keys: Vec<_> = settings(&text).filter_map(key).take(MAX_KEYS).collect();
+    let keys: Vec<_> = text.keys().map(key).take(MAX_KEYS).collect();
     if let Some(first) = keys.first() {
         files.came_from("ssh", path, Some(first.line));
     }
     keys
-}
-
-/// The server's settings, as far as they are for everybody: what stands behind the first `Match` is not.
-struct Settings(Vec<(String, String)>);
-
-impl Settings {
-    fn read(files: &Files<'_>) -> Self {
-        let mut all = Vec::new();
-        let main = format!("{DIR}/sshd_config");
-        let Some(text) = files.text(&main) else {
-            return Self(all);
-        };
-        for (word, value) in lines(&text) {
-            if !word.eq_ignore_ascii_case("include") {
-                all.push((word.to_owned(), value.to_owned()));
-                continue;
-            }
-            // The one that distributions have; files of others are not followed.
-            if value.trim_end_matches("*.conf") == format!("{DIR}/sshd_config.d/") {
-                let dir = format!("{DIR}/sshd_config.d");
-                let names = files.names(&dir);
-                for name in names.iter().filter(|name| has_extension(name, "conf")) {
-                    let text = files.text(&format!("{dir}/{name}")).unwrap_or_default();
-                    let included = lines(&text);
-                    all.extend(included.map(|(word, value)| (word.to_owned(), value.to_owned())));
-                }
-            }
-        }
-        Self(all)
-    }
-
-    /// The first one counts.
-    fn value(&self, word: &str) -> Option<String> {
-        let mut all = self.0.iter();
-        let found = all.find(|(found, _)| found.eq_ignore_ascii_case(word));
-        found.map(|(_, value)| value.clone())
-    }
-}
-
-/// Words and values, up to the first `Match`.
-fn lines(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    let words = settings(text).filter_map(|(_, line)| {
-        line.split_once(|c: char| c.is_whitespace() || c == '=')
-            .map(|(word, value)| (word, value.trim().trim_matches('"')))
-    });
-    words.take_while(|(word, _)| !word.eq_ignore_ascii_case("match"))
 }
 
 #[cfg(test)]
@@ -217,5 +186,40 @@ mod tests {
         assert_eq!(found.permit_root_login.as_deref(), Some("no"));
         assert_eq!(found.password_authentication.as_deref(), Some("no"));
         assert_eq!(files.finish().1.len(), 1);
+    }
+    #[test]
+    fn settings_are_found_wherever_sshd_finds_them() {
+        let login = |files: &[(&str, &str)]| {
+            let tree = guest(files);
+            of(&Files::new(&tree), &[])
+                .permit_root_login
+                .unwrap_or_default()
+        };
+        let main = "/etc/ssh/sshd_config";
+        for text in [
+            "PermitRootLogin = no\n",
+            "permitrootlogin \"no\" # c\n",
+            "PermitRootLogin=no",
+        ] {
+            assert_eq!(login(&[(main, text)]), "no", "{text}");
+        }
+        let no = "PermitRootLogin no\n";
+        for include in [
+            "sshd_config.d/*.conf",
+            "/etc/ssh/*.d/a.conf",
+            "/etc/ssh/more",
+        ] {
+            let text = format!("Include {include}\nPermitRootLogin yes\n");
+            let tree = [
+                (main, &*text),
+                ("/etc/ssh/sshd_config.d/a.conf", no),
+                (
+                    "/etc/ssh/more",
+                    "Match User x\nMatch all\nInclude sshd_config.d/*\n",
+                ),
+            ];
+            assert_eq!(login(&tree), "no", "{include}");
+        }
+        assert_eq!(login(&[("/usr/etc/ssh/sshd_config", no)]), "no");
     }
 }

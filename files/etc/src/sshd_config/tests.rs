@@ -79,6 +79,9 @@ fn circles_of_includes_end() {
     );
     let two = read([(PLACES[0], "Include sshd_config sshd_config\n")]);
     assert!(two.is_cut);
+    let many: &'static str = "Include none\n".repeat(1001).leak();
+    let many = read([(PLACES[0], many)]);
+    assert_eq!((many.includes.len(), many.is_cut), (1000, true));
 }
 
 fn line() -> impl Strategy<Value = String> {

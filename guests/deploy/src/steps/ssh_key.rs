@@ -1,15 +1,12 @@
 //! Keys that let a user in: `authorized_keys`, in sshd(8).
 
-mod authorized;
-
+use diskfs_etc::authorized_keys::{AuthorizedKeys, Key};
 use serde::{Deserialize, Serialize};
 
 use super::super::accounts::{self, User};
 use super::super::guest::Guest;
 use super::super::stage::above;
-use super::super::text::with_line;
 use super::sshd::config::Config;
-use authorized::Key;
 use diskfs_disk::Result;
 
 /// Where they are unless sshd is told otherwise.
@@ -43,22 +40,20 @@ impl SshKey {
         if before.is_none() && keys.is_empty() {
             return Ok(());
         }
-        let is_given = |blob: &[u8]| keys.iter().any(|key| key.blob == blob);
-        let stays = |line: &str| match authorized::blob_of(line) {
-            Some(blob) if self.exclusive => is_given(&blob),
-            Some(blob) => !removed.iter().any(|key| key.blob == blob) || is_given(&blob),
-            None => true,
-        };
-        let before = before.unwrap_or_default();
-        let lines = before.split_inclusive('\n');
-        let mut text: String = lines.filter(|line| stays(line)).collect();
-        for key in &keys {
-            let mut known = text.lines().filter_map(authorized::blob_of);
-            if !known.any(|blob| blob == key.blob) {
-                text = with_line(text, &key.line);
+        let mut file = AuthorizedKeys::new(before.unwrap_or_default());
+        let is_of =
+            |keys: &[(&str, Key<'_>)], blob: &[u8]| keys.iter().any(|(_, key)| key.blob == blob);
+        file.remove(|key| {
+            let is_gone = self.exclusive || is_of(&removed, &key.blob);
+            is_gone && !is_of(&keys, &key.blob)
+        });
+        for (line, key) in &keys {
+            let is_known = file.keys().any(|(_, known)| known.blob == key.blob);
+            if !is_known {
+                file.add(line);
             }
         }
-        put(guest, &user, &path, &text)
+        put(guest, &user, &path, file.text())
     }
 }
 
@@ -73,21 +68,17 @@ pub(super) fn add(guest: &mut Guest, user: &str, keys: &[String]) -> Result<()> 
     step.apply(guest)
 }
 
-/// The keys of texts, each of which may be a whole file of them.
-fn parse(guest: &Guest, texts: &[String]) -> Result<Vec<Key>> {
+/// The keys of texts and their lines. Each text may be a whole file of them.
+fn parse<'t>(guest: &Guest, texts: &'t [String]) -> Result<Vec<(&'t str, Key<'t>)>> {
     let mut keys = Vec::new();
     for text in texts {
         let before = keys.len();
         let lines = text.lines().map(str::trim);
         for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
-            let blob = authorized::blob_of(line);
             let shown: String = line.chars().take(40).collect();
             let no_key =
                 || guest.invalid(format!("`{}...` is no key of ssh", shown.escape_debug()));
-            keys.push(Key {
-                blob: blob.ok_or_else(no_key)?,
-                line: line.to_owned(),
-            });
+            keys.push((line, Key::parse(line).ok_or_else(no_key)?));
         }
         if keys.len() == before {
             return Err(guest.invalid("there is no key in an empty text"));
@@ -108,9 +99,8 @@ fn file_of(guest: &mut Guest, user: &User) -> Result<String> {
     let values = config
         .as_ref()
         .map(|config| config.values("AuthorizedKeysFile"));
-    let value = values.as_ref().and_then(|values| values.first());
-    let first = value.and_then(|value| value.split_whitespace().next());
-    let first = first.unwrap_or(FILE);
+    let first = values.as_ref().and_then(|values| values.first());
+    let first = first.copied().unwrap_or(FILE);
     if let Some(name) = in_home(first) {
         return Ok(format!("{home}/{name}"));
     }

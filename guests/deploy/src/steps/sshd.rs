@@ -4,10 +4,11 @@ pub(super) mod config;
 
 use std::collections::BTreeMap;
 
+use diskfs_etc::sshd_config::with_setting;
 use serde::{Deserialize, Serialize};
 
 use super::super::guest::Guest;
-use config::{Config, DROP_IN, ETC_MAIN};
+use config::{Config, DROP_IN, ETC_MAIN, is};
 use diskfs_disk::Result;
 
 /// What `PermitRootLogin` can be.
@@ -124,7 +125,7 @@ fn set(guest: &mut Guest, key: &str, value: &str) -> Result<()> {
     } else {
         config.main().to_owned()
     };
-    let text = config::with_setting(&text, key, value);
+    let text = with_setting(&text, key, value);
     if in_drop_in {
         guest.stage.write_with(DROP_IN, &text, 0o600)?;
     } else {
@@ -141,8 +142,8 @@ fn tell_of_others(guest: &mut Guest, key: &str, value: &str) -> Result<()> {
     if config.is_so(key, value) {
         return Ok(());
     }
-    for setting in config.of(key).filter(|setting| !setting.is(value)) {
-        let (file, other) = (&setting.file, &setting.value);
+    for setting in config.of(key).filter(|setting| !is(setting, value)) {
+        let (file, other) = (&setting.file, setting.arguments.join(" "));
         guest.note(format!(
             "{file} has `{key} {other}`, which counts too, or first"
         ));
