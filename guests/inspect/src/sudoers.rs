@@ -1,14 +1,9 @@
 //! Who may act as whom: `/etc/sudoers` and what it includes (sudoers(5)).
 
+use diskfs_etc::sudoers::{PATH, Sudoers};
 use serde::Serialize;
 
 use super::files::Files;
-use diskfs_etc::shell::settings;
-
-const PATH: &str = "/etc/sudoers";
-
-/// Files that include each other end here.
-const MAX_FILES: usize = 256;
 
 /// A rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -26,102 +21,31 @@ pub struct SudoRule {
     pub line: usize,
 }
 
-/// All rules, in the order of the files.
+/// Returns all rules, in the order in which sudo reads them.
 pub(super) fn of(files: &Files<'_>) -> Vec<SudoRule> {
-    let mut rules = Vec::new();
-    let mut seen = vec![PATH.to_owned()];
-    let mut next = 0;
-    while let Some(path) = seen.get(next).cloned() {
-        next += 1;
-        let Some(text) = files.text(&path) else {
-            continue;
-        };
-        let found = rules_of(&path, &text);
-        if let Some(first) = found.first() {
-            files.came_from("sudoers", &path, Some(first.line));
-        }
-        rules.extend(found);
-        for included in included(files, &text) {
-            if !seen.contains(&included) && seen.len() < MAX_FILES {
-                seen.push(included);
-            }
+    let Ok(sudoers) = Sudoers::read(files);
+    if sudoers.is_cut {
+        files.complain(
+            PATH,
+            "includes more than 256 files or 4 MiB: the others are left out",
+        );
+    }
+    let mut told = Vec::new();
+    for (file, line, _) in &sudoers.rules {
+        if !told.contains(file) {
+            told.push(file.clone());
+            files.came_from("sudoers", file, Some(*line));
         }
     }
-    rules
-}
-
-/// `@include FILE`, `@includedir DIR`, with `#` in place of `@` before sudo 1.9.1.
-fn included(files: &Files<'_>, text: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for line in text.lines().map(str::trim) {
-        let Some((word, path)) = line.split_once(char::is_whitespace) else {
-            continue;
-        };
-        let path = path.trim().trim_matches('"');
-        let path = if path.starts_with('/') {
-            path.to_owned()
-        } else {
-            format!("/etc/{path}")
-        };
-        match word {
-            "@include" | "#include" => found.push(path),
-            "@includedir" | "#includedir" => {
-                // Names with a dot, or with a tilde at their end, are left out by sudo, too.
-                let names = files.names(&path).into_iter();
-                let names = names.filter(|name| !name.contains('.') && !name.ends_with('~'));
-                found.extend(names.map(|name| format!("{path}/{name}")));
-            }
-            _ => {}
-        }
-    }
-    found
-}
-
-fn rules_of(file: &str, text: &str) -> Vec<SudoRule> {
-    let other = [
-        "Defaults",
-        "User_Alias",
-        "Runas_Alias",
-        "Host_Alias",
-        "Cmnd_Alias",
-        "Cmd_Alias",
-        "@",
-    ];
-    // A backslash at a line's end joins it with the next. Numbers stay those of the first.
-    let joined = text.replace("\\\n", "\u{1f}");
-    let mut joints = 0;
-    let mut rules = Vec::new();
-    for (number, line) in settings(&joined) {
-        let number = number + joints;
-        joints += line.matches('\u{1f}').count();
-        let line = line.replace('\u{1f}', " ");
-        if other.iter().any(|word| line.starts_with(word)) {
-            continue;
-        }
-        // A user's name has its blanks behind backslashes.
-        let Some((who, may)) = split_at_blank(&line).filter(|(_, may)| may.contains('=')) else {
-            continue;
-        };
-        rules.push(SudoRule {
-            who: who.replace("\\ ", " "),
-            may: may.split_whitespace().collect::<Vec<_>>().join(" "),
-            without_password: may.contains("NOPASSWD:"),
-            file: file.to_owned(),
-            line: number,
-        });
-    }
-    rules
-}
-
-fn split_at_blank(line: &str) -> Option<(&str, &str)> {
-    let mut before = ' ';
-    let end = line.find(|c: char| {
-        let is_end = c.is_whitespace() && before != '\\';
-        before = c;
-        is_end
-    })?;
-    let (who, rest) = line.split_at(end);
-    Some((who, rest.trim_start()))
+    let rules = sudoers.rules.into_iter();
+    let rules = rules.map(|(file, line, rule)| SudoRule {
+        who: rule.who,
+        may: rule.may,
+        without_password: rule.without_password,
+        file: file.to_string(),
+        line,
+    });
+    rules.collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Who may do what as root: sudoers(5).
 
+use diskfs_etc::sudoers::{self, Item};
 use serde::{Deserialize, Serialize};
 
 use super::super::accounts::{self, groups};
@@ -7,7 +8,6 @@ use super::super::guest::Guest;
 use super::user::Sudo;
 use diskfs_disk::Result;
 
-const SUDOERS: &str = "/etc/sudoers";
 const DIR: &str = "/etc/sudoers.d";
 
 /// What sudo wants of its files.
@@ -21,7 +21,7 @@ const GROUPS: [&str; 2] = ["sudo", "wheel"];
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Sudoers {
-    /// Its name, of which sudo reads none with a dot or a `~`.
+    /// Its name, of which sudo reads none with a dot, or a `~` at its end.
     pub name: String,
     /// What it has.
     pub text: String,
@@ -29,8 +29,7 @@ pub struct Sudoers {
 
 impl Sudoers {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
-        let is_odd = self.name.contains(['/', '.', '~', '\0']) || self.name.is_empty();
-        if is_odd {
+        if !sudoers::is_read(&self.name) {
             let reason = format!("sudo reads no file `{}`", self.name.escape_debug());
             return Err(guest.invalid(reason));
         }
@@ -67,14 +66,10 @@ pub(super) fn set(guest: &mut Guest, user: &str, sudo: Sudo) -> Result<()> {
 }
 
 fn write(guest: &mut Guest, name: &str, text: &str) -> Result<()> {
-    let main = guest.stage.text(SUDOERS)?.unwrap_or_default();
-    let includes = |line: &str| {
-        let mut words = line.split_whitespace();
-        let is_one = matches!(words.next(), Some("#includedir" | "@includedir"));
-        is_one && words.next().map(|dir| dir.trim_end_matches('/')) == Some(DIR)
-    };
-    if !main.lines().any(includes) {
-        guest.note(format!("{SUDOERS} does not include {DIR}"));
+    let main = guest.stage.text(sudoers::PATH)?.unwrap_or_default();
+    let is_it = |item| matches!(item, Item::IncludeDir(dir) if dir.trim_end_matches('/') == DIR);
+    if !sudoers::items(&main).any(|(_, item)| is_it(item)) {
+        guest.note(format!("{} does not include {DIR}", sudoers::PATH));
     }
     guest.stage.make_dirs(DIR, 0o750)?;
     let path = format!("{DIR}/{name}");
