@@ -116,6 +116,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "diskfs-block",
             "diskfs-deploy",
             "diskfs-disk",
+            "diskfs-etc",
             "diskfs-export",
             "diskfs-image",
             "diskfs-inspect",

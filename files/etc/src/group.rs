@@ -52,7 +52,7 @@ pub fn add_member(table: &mut Table, group: &str, user: &str) {
     let Some(row) = table.row(group) else {
         return;
     };
-    if members(row.rest(MEMBERS)).any(|member| member == user) {
+    if members(row.field(MEMBERS)).any(|member| member == user) {
         return;
     }
     let with = match row.field(MEMBERS) {

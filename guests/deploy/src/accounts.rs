@@ -7,9 +7,12 @@ pub(super) mod ids;
 pub(super) mod pam;
 pub(super) mod table;
 
+use diskfs_etc::{group, passwd};
+
 use super::guest::Guest;
 use super::stage::Stage;
 use diskfs_disk::Result;
+use table::Table;
 
 pub(super) const PASSWD: &str = "/etc/passwd";
 pub(super) const SHADOW: &str = "/etc/shadow";
@@ -37,21 +40,16 @@ pub(super) struct User {
 
 /// The first user of that name: the one that getpwnam(3) finds.
 pub(super) fn user(stage: &Stage, name: &str) -> Result<Option<User>> {
-    let text = stage.text(PASSWD)?.unwrap_or_default();
-    let mut users = text.lines().filter_map(parse_user);
-    Ok(users.find(|user| user.name == name))
+    let table = Table::read(stage, PASSWD)?;
+    let user = table.as_ref().and_then(|table| passwd::user(table, name));
+    Ok(user.map(User::from))
 }
 
 /// The number of the first group of that name.
 pub(super) fn gid_of(stage: &Stage, name: &str) -> Result<Option<u32>> {
-    let text = stage.text(GROUP)?.unwrap_or_default();
-    let mut lines = text.lines();
-    Ok(lines.find_map(|line| {
-        let mut fields = line.split(':');
-        let is_it = fields.next() == Some(name);
-        let gid = fields.nth(1)?.parse().ok()?;
-        is_it.then_some(gid)
-    }))
+    let table = Table::read(stage, GROUP)?;
+    let group = table.as_ref().and_then(|table| group::group(table, name));
+    Ok(group.map(|group| group.gid))
 }
 
 /// A user that a plan names, who must be there.
@@ -64,17 +62,26 @@ pub(super) fn known_user(guest: &Guest, name: &str) -> Result<User> {
 /// changes a line would not.
 pub(super) fn whole_user(guest: &Guest, name: &str) -> Result<Option<User>> {
     refuse_bsd(guest)?;
-    let text = guest.stage.text(PASSWD)?.unwrap_or_default();
-    let mut lines = text.lines();
-    let first = lines.find(|line| line.split(':').next() == Some(name));
-    if first.is_some_and(|line| parse_user(line).is_none()) {
-        return Err(guest.invalid(format!("{PASSWD} has a broken line of `{name}`")));
-    }
-    Ok(first.and_then(parse_user))
+    let table = Table::read(&guest.stage, PASSWD)?;
+    user_in(guest, table.as_deref(), name)
+}
+
+/// The same in a table that is read already.
+pub(super) fn user_in(
+    guest: &Guest,
+    passwd: Option<&diskfs_etc::table::Table>,
+    name: &str,
+) -> Result<Option<User>> {
+    let Some(row) = passwd.and_then(|table| table.row(name)) else {
+        return Ok(None);
+    };
+    let broken = || guest.invalid(format!("{PASSWD} has a broken line of `{name}`"));
+    let user = passwd::User::of(row).ok_or_else(broken)?;
+    Ok(Some(user.into()))
 }
 
 /// An error for guests whose users are not in passwd(5) alone.
-fn refuse_bsd(guest: &Guest) -> Result<()> {
+pub(super) fn refuse_bsd(guest: &Guest) -> Result<()> {
     if guest.stage.exists(MASTER_PASSWD)? {
         let reason =
             "the guest has its users in /etc/master.passwd, as BSDs do, which is not written";
@@ -105,16 +112,16 @@ pub(super) fn today(guest: &Guest) -> i64 {
     guest.now.seconds.div_euclid(DAY_SECONDS)
 }
 
-fn parse_user(line: &str) -> Option<User> {
-    let mut fields = line.split(':');
-    let name = fields.next().filter(|name| !name.is_empty())?;
-    Some(User {
-        name: name.to_owned(),
-        uid: fields.nth(1)?.parse().ok()?,
-        gid: fields.next()?.parse().ok()?,
-        home: fields.nth(1).unwrap_or_default().to_owned(),
-        shell: fields.next().unwrap_or_default().to_owned(),
-    })
+impl From<passwd::User<'_>> for User {
+    fn from(user: passwd::User<'_>) -> Self {
+        Self {
+            name: user.name.to_owned(),
+            uid: user.uid,
+            gid: user.gid,
+            home: user.home.to_owned(),
+            shell: user.shell.to_owned(),
+        }
+    }
 }
 
 #[cfg(test)]

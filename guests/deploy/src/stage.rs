@@ -166,11 +166,7 @@ impl Stage {
         let Some(bytes) = self.bytes(path)? else {
             return Ok(None);
         };
-        let odd = || {
-            let reason = "has characters that no file of settings has";
-            self.error(vfs::ErrorKind::Invalid, reason, path)
-        };
-        text::decode(&bytes).ok_or_else(odd).map(Some)
+        Ok(Some(text::decode(&bytes)))
     }
 
     /// The names in a directory, sorted; none when there is none. What is no UTF-8 is left out.

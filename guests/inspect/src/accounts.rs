@@ -1,7 +1,7 @@
 //! Who can log in: passwd(5), shadow(5) and group(5).
 
-use std::collections::HashMap;
-
+use diskfs_etc::table::{Row, Table};
+use diskfs_etc::{group, passwd, shadow};
 use serde::Serialize;
 
 use super::files::Files;
@@ -69,90 +69,69 @@ pub struct Group {
     pub members: Vec<String>,
 }
 
-/// All users, in their order.
+/// Returns all users, in their order.
 pub(super) fn users(files: &Files<'_>) -> Vec<User> {
-    let Some(passwd) = text(files, PASSWD) else {
+    let Some(table) = table(files, PASSWD) else {
         return Vec::new();
     };
     files.came_from("users", PASSWD, None);
-    let shadow = text(files, SHADOW);
+    let shadow = self::table(files, SHADOW);
     if shadow.is_some() {
         files.came_from("users", SHADOW, None);
     }
-    let passwords: HashMap<&str, &str> = shadow
-        .iter()
-        .flat_map(|text| text.lines())
-        .filter_map(name_and_second)
-        .collect();
-    let user = |line: &str| {
-        let [name, password, uid, gid, comment, home, shell] = fields(line)?;
-        let shadowed = || passwords.get(name).map(|field| Password::of(field));
+    let shadow = shadow.unwrap_or_default();
+    let hashes = shadow::hashes(&shadow);
+    entries(files, PASSWD, &table, |row| {
+        let user = passwd::User::of(row)?;
         Some(User {
-            name: name.to_owned(),
-            uid: uid.parse().ok()?,
-            gid: gid.parse().ok()?,
-            comment: comment.to_owned(),
-            home: home.to_owned(),
-            shell: shell.to_owned(),
-            password: match password {
-                "x" => shadowed(),
-                field => Some(Password::of(field)),
+            name: user.name.to_owned(),
+            uid: user.uid,
+            gid: user.gid,
+            comment: user.comment.to_owned(),
+            home: user.home.to_owned(),
+            shell: user.shell.to_owned(),
+            password: match user.password {
+                "x" => hashes.get(user.name).map(|hash| Password::of(hash)),
+                hash => Some(Password::of(hash)),
             },
-        })
-    };
-    entries(files, PASSWD, &passwd, user)
-}
-
-/// All groups, in their order.
-pub(super) fn groups(files: &Files<'_>) -> Vec<Group> {
-    let Some(text) = text(files, GROUP) else {
-        return Vec::new();
-    };
-    files.came_from("groups", GROUP, None);
-    entries(files, GROUP, &text, |line| {
-        let [name, _, gid, members] = fields(line)?;
-        let members = members.split(',').filter(|member| !member.is_empty());
-        Some(Group {
-            name: name.to_owned(),
-            gid: gid.parse().ok()?,
-            members: members.map(str::to_owned).collect(),
         })
     })
 }
 
-fn text(files: &Files<'_>, path: &str) -> Option<String> {
+/// Returns all groups, in their order.
+pub(super) fn groups(files: &Files<'_>) -> Vec<Group> {
+    let Some(table) = table(files, GROUP) else {
+        return Vec::new();
+    };
+    files.came_from("groups", GROUP, None);
+    entries(files, GROUP, &table, |row| {
+        let group = group::Group::of(row)?;
+        Some(Group {
+            name: group.name.to_owned(),
+            gid: group.gid,
+            members: group.members().map(str::to_owned).collect(),
+        })
+    })
+}
+
+fn table(files: &Files<'_>, path: &str) -> Option<Table> {
     let bytes = files.bytes(path, LIMIT_BYTES)?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    Some(Table::new(String::from_utf8_lossy(&bytes)))
 }
 
-fn name_and_second(line: &str) -> Option<(&str, &str)> {
-    let mut fields = line.split(':');
-    Some((fields.next()?, fields.next()?))
-}
-
-/// The fields of a line that has so many.
-fn fields<const N: usize>(line: &str) -> Option<[&str; N]> {
-    let fields: Vec<&str> = line.split(':').collect();
-    fields.try_into().ok()
-}
-
-/// What the lines say; the first one that makes no sense is told.
+/// Returns what the rows say; the first one that makes no sense is told.
 fn entries<T>(
     files: &Files<'_>,
     path: &str,
-    text: &str,
-    parse: impl Fn(&str) -> Option<T>,
+    table: &Table,
+    parse: impl Fn(Row<'_>) -> Option<T>,
 ) -> Vec<T> {
     let mut entries = Vec::new();
     let mut wrong = Vec::new();
-    for (number, line) in (1..).zip(text.lines()) {
-        // NIS (`+`), comments and empty lines are nobody.
-        if line.trim().is_empty() || line.starts_with(['#', '+', '-']) {
-            continue;
-        }
-        match parse(line) {
+    for row in table.rows().filter(|row| !row.is_nis()) {
+        match parse(row) {
             Some(entry) => entries.push(entry),
-            None => wrong.push(number),
+            None => wrong.push(row.line),
         }
     }
     if let Some(first) = wrong.first() {
@@ -175,10 +154,13 @@ mod tests {
         let filesystem = guest(&[
             (
                 PASSWD,
-                "root:x:0:0:root:/root:/bin/bash\nnobody:*:65534:65534::/:/sbin/nologin\n# c\nguest::1:1:::\nnew:x:2:2:::/bin/sh\nbad line\n+::::::\nlocked:x:3:3:::\n",
+                "root:x:0:0:root:/root:/bin/bash\nnobody:*:65534:65534::/:/sbin/nologin\n# c\nguest::1:1:::\n new:x:2:2\nbad line\n+::::::\nlocked:x:3:3:::\n",
             ),
-            (SHADOW, "root:$y$j9T$x:1::::::\nlocked:!$6$x:1::::::\n"),
-            (GROUP, "wheel:x:10:root,new\n"),
+            (
+                SHADOW,
+                "root:$y$j9T$x:1::::::\nlocked:!$6$x:1::::::\nlocked:$6$x:1::::::\n",
+            ),
+            (GROUP, "wheel:x:10:root,new\nshort:x:11\n"),
         ]);
         let files = Files::new(&filesystem);
         let found: Vec<_> = users(&files)

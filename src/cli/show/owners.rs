@@ -4,6 +4,8 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use diskfs::Filesystem;
+use diskfs_etc::table::Table;
+use diskfs_etc::{group, passwd, text};
 
 /// More than that is no file of users: 8 MiB hold 100,000 of them.
 const LIMIT_BYTES: u64 = 8 << 20;
@@ -13,6 +15,8 @@ const LIMIT_BYTES: u64 = 8 << 20;
 pub(crate) struct Owners<'a> {
     filesystem: &'a Filesystem,
     numeric: Numeric,
+    passwd: OnceCell<Table>,
+    group: OnceCell<Table>,
     users: OnceCell<HashMap<u32, String>>,
     groups: OnceCell<HashMap<u32, String>>,
 }
@@ -42,6 +46,8 @@ impl<'a> Owners<'a> {
         Self {
             filesystem,
             numeric,
+            passwd: OnceCell::new(),
+            group: OnceCell::new(),
             users: OnceCell::new(),
             groups: OnceCell::new(),
         }
@@ -49,139 +55,102 @@ impl<'a> Owners<'a> {
 
     /// The user's name, or the number where the guest has none for it.
     pub(crate) fn user(&self, uid: u32) -> String {
-        self.name(&self.users, "/etc/passwd", uid)
-            .unwrap_or_else(|| uid.to_string())
+        self.user_name(uid).unwrap_or_else(|| uid.to_string())
     }
 
     /// The group's name, or the number.
     pub(crate) fn group(&self, gid: u32) -> String {
-        self.name(&self.groups, "/etc/group", gid)
-            .unwrap_or_else(|| gid.to_string())
+        self.group_name(gid).unwrap_or_else(|| gid.to_string())
     }
 
     /// The user's name, where the guest has one for it.
     pub(crate) fn user_name(&self, uid: u32) -> Option<String> {
-        self.name(&self.users, "/etc/passwd", uid)
+        let users = || passwd::users(self.passwd()).map(|user| (user.uid, user.name));
+        self.name(&self.users, users, uid)
     }
 
     /// The group's name, where the guest has one for it.
     pub(crate) fn group_name(&self, gid: u32) -> Option<String> {
-        self.name(&self.groups, "/etc/group", gid)
+        let groups = || group::groups(self.groups()).map(|group| (group.gid, group.name));
+        self.name(&self.groups, groups, gid)
     }
 
     /// The number of a user by name; a number stands for itself.
     pub(crate) fn uid(&self, name: &str) -> Option<u32> {
-        self.number(&self.users, "/etc/passwd", name)
+        let user = passwd::user(self.passwd(), name);
+        user.map(|user| user.uid).or_else(|| name.parse().ok())
     }
 
     /// The number of a group by name; a number stands for itself.
     pub(crate) fn gid(&self, name: &str) -> Option<u32> {
-        self.number(&self.groups, "/etc/group", name)
+        let group = group::group(self.groups(), name);
+        group.map(|group| group.gid).or_else(|| name.parse().ok())
     }
 
     /// The group that a user, by name or number, has from the start: the fourth field of passwd(5).
     pub(crate) fn login_gid(&self, user: &str) -> Option<u32> {
-        self.passwd_line(user)?.get(3)?.parse().ok()
+        Some(self.entry(user)?.gid)
     }
 
-    /// The fields of a user's line in passwd(5): the one with that name, or else that number.
-    fn passwd_line(&self, user: &str) -> Option<Vec<String>> {
-        let text = self.filesystem.read_at_most("/etc/passwd", LIMIT_BYTES);
-        let text = String::from_utf8_lossy(&text.ok()?).into_owned();
-        let uid = self.uid(user)?.to_string();
-        let line = |field: usize, wanted: &str| {
-            let mut lines = text.lines().map(|line| line.split(':'));
-            let found = lines.find(|fields| fields.clone().nth(field) == Some(wanted));
-            Some(found?.map(str::to_owned).collect())
-        };
-        line(0, user).or_else(|| line(2, &uid))
+    /// The user of that name, or else of that number.
+    fn entry(&self, user: &str) -> Option<passwd::User<'_>> {
+        let table = self.passwd();
+        passwd::user(table, user).or_else(|| {
+            let uid: u32 = user.parse().ok()?;
+            passwd::users(table).find(|user| user.uid == uid)
+        })
     }
 
     /// What passwd(5) says of a user by name or number, and the groups besides.
     #[cfg(feature = "microvm")]
     pub(crate) fn login(&self, user: &str) -> Option<Login> {
-        let line = self.passwd_line(user)?;
-        let [name, _, uid, gid, _, home, shell, ..] = &*line else {
-            return None;
-        };
+        let user = self.entry(user)?;
+        let groups = group::groups(self.groups());
+        let groups = groups.filter(|group| group.members().any(|name| name == user.name));
         Some(Login {
-            name: name.clone(),
-            uid: uid.parse().ok()?,
-            gid: gid.parse().ok()?,
-            groups: self.groups_of(name),
-            home: home.clone(),
-            shell: shell.clone(),
+            name: user.name.to_owned(),
+            uid: user.uid,
+            gid: user.gid,
+            groups: groups.map(|group| group.gid).collect(),
+            home: user.home.to_owned(),
+            shell: user.shell.to_owned(),
         })
     }
 
-    /// The groups that group(5) lists a user in.
-    #[cfg(feature = "microvm")]
-    fn groups_of(&self, user: &str) -> Vec<u32> {
-        let text = self.filesystem.read_at_most("/etc/group", LIMIT_BYTES);
-        let text = text.unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        let groups = text.lines().filter_map(|line| {
-            let mut fields = line.split(':').skip(2);
-            let gid = fields.next()?.parse().ok()?;
-            fields
-                .next()?
-                .split(',')
-                .any(|name| name == user)
-                .then_some(gid)
-        });
-        groups.collect()
+    fn passwd(&self) -> &Table {
+        self.passwd.get_or_init(|| self.read("/etc/passwd"))
     }
 
-    fn number(&self, cell: &OnceCell<HashMap<u32, String>>, path: &str, name: &str) -> Option<u32> {
-        let names = self.names(cell, path);
-        let mut found: Vec<u32> = names
-            .iter()
-            .filter(|(_, n)| *n == name)
-            .map(|(id, _)| *id)
-            .collect();
-        found.sort_unstable(); // Two numbers with one name: the lower one, always.
-        found.first().copied().or_else(|| name.parse().ok())
+    fn groups(&self) -> &Table {
+        self.group.get_or_init(|| self.read("/etc/group"))
     }
 
-    fn name(&self, cell: &OnceCell<HashMap<u32, String>>, path: &str, id: u32) -> Option<String> {
+    /// Without a readable file there are numbers, as in a chroot without one.
+    fn read(&self, path: &str) -> Table {
+        let bytes = self.filesystem.read_at_most(path, LIMIT_BYTES);
+        Table::new(text::decode(&bytes.unwrap_or_default()))
+    }
+
+    fn name<'t, I: Iterator<Item = (u32, &'t str)>>(
+        &self,
+        cell: &OnceCell<HashMap<u32, String>>,
+        all: impl FnOnce() -> I,
+        id: u32,
+    ) -> Option<String> {
         if self.numeric == Numeric::Yes {
             return None;
         }
-        self.names(cell, path).get(&id).cloned()
-    }
-
-    fn names<'c>(
-        &self,
-        cell: &'c OnceCell<HashMap<u32, String>>,
-        path: &str,
-    ) -> &'c HashMap<u32, String> {
-        // Without a readable file there are numbers, as in a chroot without one.
-        let read = || {
-            parse(
-                &self
-                    .filesystem
-                    .read_at_most(path, LIMIT_BYTES)
-                    .unwrap_or_default(),
-            )
-        };
-        cell.get_or_init(read)
+        cell.get_or_init(|| names(all())).get(&id).cloned()
     }
 }
 
-/// passwd(5) and group(5): the name first, the number third. The first line with a number wins, as
-/// in getpwuid(3). Names that could not be shown as they are don't count.
-fn parse(text: &[u8]) -> HashMap<u32, String> {
+/// Returns the names by their numbers. The first one with a number wins, as in getpwuid(3). Names that could not be
+/// shown as they are don't count.
+fn names<'t>(all: impl Iterator<Item = (u32, &'t str)>) -> HashMap<u32, String> {
+    let is_plain = |c: char| c.is_alphanumeric() || "_-.$+@\\".contains(c);
     let mut names = HashMap::new();
-    for line in text.split(|byte| *byte == b'\n') {
-        let mut fields = line.split(|byte| *byte == b':').map(std::str::from_utf8);
-        let (name, number) = (fields.next(), fields.nth(1));
-        if let (Some(Ok(name)), Some(Ok(number))) = (name, number)
-            && let Ok(number) = number.parse()
-            && !name.is_empty()
-            && name
-                .chars()
-                .all(|c| c.is_alphanumeric() || "_-.$+@\\".contains(c))
-        {
+    for (number, name) in all {
+        if !name.is_empty() && name.chars().all(is_plain) {
             names.entry(number).or_insert_with(|| name.to_owned());
         }
     }
@@ -194,7 +163,9 @@ mod tests {
 
     #[test]
     fn the_first_line_wins_and_bad_lines_do_no_harm() {
-        let names = parse(b"root:x:0:0:::\ntoor:x:0::\n\nx\nbad\x1b:x:1:\nnobody:x:65534:::\n");
+        let text = "root:x:0:0:::\ntoor:x:0:0::\n\nx\nbad\x1b:x:1:1\nnobody:x:65534:65534:::\n";
+        let table = Table::new(text);
+        let names = names(passwd::users(&table).map(|user| (user.uid, user.name)));
         assert_eq!(names[&0], "root");
         assert_eq!(names[&65534], "nobody");
         assert_eq!(names.len(), 2);

@@ -1,22 +1,20 @@
 //! Groups and their members: group(5), and gshadow(5) where the guest has it.
 
+use diskfs_etc::{group, gshadow};
+
 use super::super::guest::Guest;
 use super::super::stage::Stage;
 use super::table::Table;
 use super::{GROUP, GSHADOW};
 use diskfs_disk::Result;
 
-/// The field of the members in both files.
-const MEMBERS: usize = 3;
-
 /// The name of the first group with a number.
 pub(in super::super) fn name_of(stage: &Stage, gid: u32) -> Result<Option<String>> {
     let table = Table::read(stage, GROUP)?;
-    let row = table.as_ref().and_then(|table| {
-        let mut rows = table.rows();
-        rows.find(|row| row.get(2).and_then(|it| it.parse().ok()) == Some(gid))
-    });
-    Ok(row.and_then(|row| row.first().map(|name| (*name).to_owned())))
+    let group = table
+        .as_ref()
+        .and_then(|table| group::groups(table).find(|group| group.gid == gid));
+    Ok(group.map(|group| group.name.to_owned()))
 }
 
 /// Adds a group without members.
@@ -30,31 +28,19 @@ pub(in super::super) fn add(guest: &mut Guest, name: &str, gid: u32) -> Result<(
         guest.stage.write_text(GROUP, &line)?;
     }
     if let Some(mut hidden) = hidden {
-        hidden.add(&[name, "!", "", ""]);
+        gshadow::add(&mut hidden, name);
         hidden.write(&mut guest.stage)?;
     }
     Ok(())
 }
 
 /// Makes a user a member of a group, in both files.
-pub(in super::super) fn add_member(guest: &mut Guest, group: &str, user: &str) -> Result<()> {
+pub(in super::super) fn add_member(guest: &mut Guest, name: &str, user: &str) -> Result<()> {
     for path in [GROUP, GSHADOW] {
-        let Some(mut table) = Table::read(&guest.stage, path)? else {
-            continue;
-        };
-        let Some(members) = table.field(group, MEMBERS) else {
-            continue;
-        };
-        if members.split(',').any(|member| member == user) {
-            continue;
+        if let Some(mut table) = Table::read(&guest.stage, path)? {
+            group::add_member(&mut table, name, user);
+            table.write(&mut guest.stage)?;
         }
-        let members = if members.is_empty() {
-            user.to_owned()
-        } else {
-            format!("{members},{user}")
-        };
-        table.set(group, MEMBERS, &members);
-        table.write(&mut guest.stage)?;
     }
     Ok(())
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
+use diskfs_etc::table::Row;
+
 use super::super::guest::Guest;
-use super::super::text::with_line;
 use super::defaults::Defaults;
 use super::table::Table;
 use super::{GROUP, PASSWD};
@@ -57,7 +58,7 @@ pub(in super::super) fn used(guest: &Guest, id: Id) -> Result<BTreeSet<u32>> {
     let Some(table) = Table::read(&guest.stage, id.file())? else {
         return Ok(BTreeSet::new());
     };
-    let number = |row: Vec<&str>| row.get(2)?.parse().ok();
+    let number = |row: Row<'_>| row.number(2);
     Ok(table.rows().filter_map(number).collect())
 }
 
@@ -119,7 +120,7 @@ pub(in super::super) fn add_subordinate(
         Id::User => ("/etc/subuid", "SUB_UID"),
         Id::Group => ("/etc/subgid", "SUB_GID"),
     };
-    let Some(text) = guest.stage.text(path)? else {
+    let Some(mut table) = Table::read(&guest.stage, path)? else {
         return Ok(());
     };
     let of = |end: &str, other| defaults.number(&format!("{key}_{end}")).unwrap_or(other);
@@ -128,29 +129,24 @@ pub(in super::super) fn add_subordinate(
         of("MAX", SUB_MAX),
         of("COUNT", SUB_COUNT),
     );
-    let is_his = text
-        .lines()
-        .any(|line| line.split(':').next() == Some(name));
-    if is_his || count == 0 {
+    if table.row(name).is_some() || count == 0 {
         return Ok(());
     }
-    let Some(first) = first_gap(&text, min, max, count) else {
+    let Some(first) = first_gap(&table, min, max, count) else {
         guest.note(format!("{path} has no room for `{name}`"));
         return Ok(());
     };
-    let text = with_line(text, &format!("{name}:{first}:{count}"));
-    guest.stage.write_text(path, &text)
+    table.add(&[name, &first.to_string(), &count.to_string()]);
+    table.write(&mut guest.stage)
 }
 
 /// The lowest number from which on `count` are free.
-fn first_gap(text: &str, min: u32, max: u32, count: u32) -> Option<u32> {
-    let range = |line: &str| {
-        let mut fields = line.split(':').skip(1);
-        let first: u32 = fields.next()?.parse().ok()?;
-        let count: u32 = fields.next()?.trim().parse().ok()?;
+fn first_gap(table: &diskfs_etc::table::Table, min: u32, max: u32, count: u32) -> Option<u32> {
+    let range = |row: Row<'_>| {
+        let (first, count) = (row.number(1)?, row.number(2)?);
         Some((first, first.saturating_add(count)))
     };
-    let mut ranges: Vec<(u32, u32)> = text.lines().filter_map(range).collect();
+    let mut ranges: Vec<(u32, u32)> = table.rows().filter_map(range).collect();
     ranges.sort_unstable();
     let mut low = min;
     for (first, end) in ranges {
@@ -185,7 +181,14 @@ mod tests {
 
     #[test]
     fn subordinate_numbers_fill_gaps() {
-        let gap = |text| first_gap(text, 100_000, 400_000, 65536);
+        let gap = |text| {
+            first_gap(
+                &diskfs_etc::table::Table::new(text),
+                100_000,
+                400_000,
+                65536,
+            )
+        };
         assert_eq!(gap(""), Some(100_000));
         assert_eq!(gap("a:100000:65536\n"), Some(165_536));
         assert_eq!(gap("b:231072:65536\na:100000:65536\n"), Some(165_536));

@@ -7,6 +7,8 @@ mod words;
 use std::borrow::Cow;
 use std::path::PathBuf;
 
+use diskfs_etc::passwd::PASSWORD;
+use diskfs_etc::shadow::{FIELDS, HASH, LAST_CHANGE};
 use serde::{Deserialize, Serialize};
 
 use super::super::accounts::crypt::{self, Method};
@@ -18,13 +20,6 @@ use diskfs_disk::Result;
 pub use selector::Selector;
 pub(super) use selector::given;
 pub use words::{PasswordWords, first_line};
-
-/// The fields of shadow(5), and those of passwd(5) with it, that are changed here.
-const HASH: usize = 1;
-const LAST_CHANGE: usize = 2;
-
-/// The fields of a line of shadow(5).
-const FIELDS: usize = 9;
 
 /// Longer than any hash.
 const MAX_HASH_BYTES: usize = 1024;
@@ -93,15 +88,19 @@ impl Password {
 
     /// Sets the password of a user who is there.
     fn set(&self, guest: &mut Guest, user: &str) -> Result<()> {
-        accounts::known_user(guest, user)?;
-        let before = stored(guest, user)?;
+        accounts::refuse_bsd(guest)?;
+        let mut tables = Tables::read(guest)?;
+        if accounts::user_in(guest, tables.passwd.as_deref(), user)?.is_none() {
+            return Err(guest.invalid(format!("the guest has no user `{user}`")));
+        }
+        let before = tables.stored(user);
         let wanted = self.wanted(guest)?;
         let after = after(guest, user, &wanted, &before)?;
-        store(guest, user, &after, after != before)?;
+        tables.store(guest, user, &after, after != before);
         if self.expire {
-            expire(guest, user)?;
+            tables.expire(guest, user);
         }
-        Ok(())
+        tables.write(guest)
     }
 
     fn wanted(&self, guest: &Guest) -> Result<Wanted<'_>> {
@@ -134,20 +133,76 @@ impl RootPassword {
 
 /// Whether a user has a password that can let him in.
 pub(super) fn has_password(guest: &Guest, user: &str) -> Result<bool> {
-    let stored = stored(guest, user)?;
+    let stored = Tables::read(guest)?.stored(user);
     Ok(crypt::is_hash(&stored))
 }
 
-/// The hash of a user, where the guest has it: in shadow(5), or with none in passwd(5).
-fn stored(guest: &Guest, user: &str) -> Result<String> {
-    let file = if guest.stage.exists(SHADOW)? {
-        SHADOW
-    } else {
-        PASSWD
-    };
-    let table = Table::read(&guest.stage, file)?;
-    let field = table.as_ref().and_then(|table| table.field(user, HASH));
-    Ok(field.unwrap_or_default().to_owned())
+/// The files that have hashes, each read once for a change.
+struct Tables {
+    passwd: Option<Table>,
+    shadow: Option<Table>,
+}
+
+impl Tables {
+    fn read(guest: &Guest) -> Result<Self> {
+        Ok(Self {
+            passwd: Table::read(&guest.stage, PASSWD)?,
+            shadow: Table::read(&guest.stage, SHADOW)?,
+        })
+    }
+
+    fn write(&self, guest: &mut Guest) -> Result<()> {
+        for table in [&self.passwd, &self.shadow].into_iter().flatten() {
+            table.write(&mut guest.stage)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the hash of a user, where the guest has it: in shadow(5), or with none in passwd(5).
+    fn stored(&self, user: &str) -> String {
+        let field = match (&self.shadow, &self.passwd) {
+            (Some(shadow), _) => shadow.field(user, HASH),
+            (None, Some(passwd)) => passwd.field(user, PASSWORD),
+            (None, None) => None,
+        };
+        field.unwrap_or_default().to_owned()
+    }
+
+    /// Puts a hash where it belongs.
+    fn store(&mut self, guest: &Guest, user: &str, hash: &str, is_new: bool) {
+        let Some(shadow) = &mut self.shadow else {
+            self.set_in_passwd(user, hash);
+            return;
+        };
+        let today = accounts::today(guest).to_string();
+        if shadow.row(user).is_none() {
+            let mut fields = [""; FIELDS];
+            for (field, value) in fields.iter_mut().zip([user, hash, today.as_str()]) {
+                *field = value;
+            }
+            shadow.add(&fields);
+        } else if is_new {
+            shadow.set(user, HASH, hash);
+            shadow.set(user, LAST_CHANGE, &today);
+            shadow.pad(user, FIELDS);
+        }
+        self.set_in_passwd(user, "x");
+    }
+
+    fn set_in_passwd(&mut self, user: &str, value: &str) {
+        if let Some(passwd) = &mut self.passwd
+            && passwd.field(user, PASSWORD) != Some(value)
+        {
+            passwd.set(user, PASSWORD, value);
+        }
+    }
+
+    fn expire(&mut self, guest: &mut Guest, user: &str) {
+        match &mut self.shadow {
+            Some(shadow) => shadow.set(user, LAST_CHANGE, "0"),
+            None => guest.note("without /etc/shadow no password expires"),
+        }
+    }
 }
 
 /// The hash as it is to be.
@@ -190,46 +245,6 @@ fn hash_of(guest: &mut Guest, text: &str, before: &str) -> Result<String> {
     }
     let method = Method::of(guest)?;
     crypt::hash(guest, method, text)
-}
-
-/// Puts a hash where it belongs.
-fn store(guest: &mut Guest, user: &str, hash: &str, is_new: bool) -> Result<()> {
-    let Some(mut shadow) = Table::read(&guest.stage, SHADOW)? else {
-        return set(guest, PASSWD, user, HASH, hash);
-    };
-    let today = accounts::today(guest).to_string();
-    if shadow.row(user).is_none() {
-        let mut fields = [""; FIELDS];
-        for (field, value) in fields.iter_mut().zip([user, hash, today.as_str()]) {
-            *field = value;
-        }
-        shadow.add(&fields);
-    } else if is_new {
-        shadow.set(user, HASH, hash);
-        shadow.set(user, LAST_CHANGE, &today);
-        shadow.pad(user, FIELDS);
-    }
-    shadow.write(&mut guest.stage)?;
-    set(guest, PASSWD, user, HASH, "x")
-}
-
-fn expire(guest: &mut Guest, user: &str) -> Result<()> {
-    if guest.stage.exists(SHADOW)? {
-        return set(guest, SHADOW, user, LAST_CHANGE, "0");
-    }
-    guest.note("without /etc/shadow no password expires");
-    Ok(())
-}
-
-fn set(guest: &mut Guest, file: &'static str, user: &str, field: usize, value: &str) -> Result<()> {
-    let Some(mut table) = Table::read(&guest.stage, file)? else {
-        return Ok(());
-    };
-    if table.field(user, field) != Some(value) {
-        table.set(user, field, value);
-        table.write(&mut guest.stage)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

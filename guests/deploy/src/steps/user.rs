@@ -3,6 +3,7 @@
 mod create;
 mod home;
 
+use diskfs_etc::passwd::{COMMENT, HOME, SHELL};
 use serde::{Deserialize, Serialize};
 
 use super::super::accounts::ids::Purpose;
@@ -12,11 +13,6 @@ use super::super::guest::Guest;
 use super::password::{self, Selector};
 use super::{ssh_key, sudoers};
 use diskfs_disk::Result;
-
-/// The fields of passwd(5) that are changed here.
-const COMMENT: usize = 4;
-const HOME: usize = 5;
-const SHELL: usize = 6;
 
 /// The shell that all guests have.
 const SH: &str = "/bin/sh";

@@ -1,5 +1,7 @@
 //! The kind of hash that a guest makes of its passwords.
 
+use diskfs_etc::shadow;
+
 use super::super::super::guest::Guest;
 use super::super::SHADOW;
 use super::super::defaults::Defaults;
@@ -55,7 +57,7 @@ impl Method {
         let Some(table) = Table::read(&guest.stage, SHADOW)? else {
             return Ok(None);
         };
-        let mut hashes = table.rows().filter_map(|row| row.get(1).copied());
+        let mut hashes = table.rows().map(|row| row.field(shadow::HASH));
         Ok(hashes.find_map(|hash| match hash.split('$').nth(1)? {
             "y" => Some(Self::Yescrypt),
             "6" => Some(Self::Sha512),

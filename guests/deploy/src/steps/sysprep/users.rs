@@ -1,5 +1,9 @@
 //! The accounts of people.
 
+use std::collections::BTreeMap;
+
+use diskfs_etc::{group, passwd};
+
 use super::super::super::accounts::defaults::Defaults;
 use super::super::super::accounts::ids::{Id, Purpose, range};
 use super::super::super::accounts::table::Table;
@@ -20,9 +24,6 @@ const SPOOLS: [&str; 4] = [
     "/var/spool/cron",
     "/var/spool/cron/crontabs",
 ];
-
-/// The field of a group's members.
-const MEMBERS: usize = 3;
 
 /// Someone who goes.
 struct Person {
@@ -52,21 +53,19 @@ fn people(guest: &Guest) -> Result<Vec<Person>> {
     let Some(table) = Table::read(&guest.stage, PASSWD)? else {
         return Ok(Vec::new());
     };
-    let mut people = Vec::new();
-    for row in table.rows() {
-        let name = row.first().copied().unwrap_or_default();
-        let Some(user) = accounts::user(&guest.stage, name)? else {
-            continue;
-        };
-        if numbers.contains(&user.uid) {
-            people.push(Person {
-                name: user.name,
-                gid: user.gid,
-                home: user.home,
-            });
-        }
+    let mut people = BTreeMap::new();
+    for user in passwd::users(&table) {
+        // Of several lines with a name the first one counts.
+        people.entry(user.name).or_insert(user);
     }
-    Ok(people)
+    let is_person = |user: &passwd::User<'_>| numbers.contains(&user.uid);
+    let people = people.into_values().filter(is_person);
+    let people = people.map(|user| Person {
+        name: user.name.to_owned(),
+        gid: user.gid,
+        home: user.home.to_owned(),
+    });
+    Ok(people.collect())
 }
 
 fn leave_groups(guest: &mut Guest, person: &Person) -> Result<()> {
@@ -78,18 +77,7 @@ fn leave_groups(guest: &mut Guest, person: &Person) -> Result<()> {
         if own {
             table.remove(&person.name);
         }
-        let mut changes = Vec::new();
-        for row in table.rows() {
-            let members = row.get(MEMBERS).copied().unwrap_or_default();
-            if members.split(',').any(|member| member == person.name) {
-                let others = members.split(',').filter(|member| *member != person.name);
-                let others = others.collect::<Vec<_>>().join(",");
-                changes.push((row.first().copied().unwrap_or_default().to_owned(), others));
-            }
-        }
-        for (group, members) in changes {
-            table.set(&group, MEMBERS, &members);
-        }
+        group::remove_member(&mut table, &person.name);
         table.write(&mut guest.stage)?;
     }
     Ok(())

@@ -35,7 +35,7 @@ pub(super) fn write(guest: &mut Guest, file: Value) -> Result<()> {
     let encoding = value::take_text(&mut file, "encoding").unwrap_or_default();
     let bytes = decoded(&content, &encoding);
     let bytes = bytes.map_err(|error| guest.invalid(wrong(&error.reason())))?;
-    let text = text::decode(&bytes).ok_or_else(|| guest.invalid(wrong("has odd characters")))?;
+    let text = text::decode(&bytes);
     let mode = value::take_text(&mut file, "permissions").unwrap_or_else(|| MODE.to_owned());
     let mode = Some(Mode::parse(&mode).map_err(|reason| guest.invalid(wrong(&reason)))?);
     let owner = value::take_text(&mut file, "owner").unwrap_or_else(|| OWNER.to_owned());
