@@ -5,12 +5,10 @@
 
 pub mod architecture;
 mod btrfs;
-mod crypttab;
 mod device;
 mod entry;
 mod explain;
 mod filesystems;
-pub mod fstab;
 mod gpt_auto;
 mod mount_unit;
 mod os_release;

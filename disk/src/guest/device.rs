@@ -1,6 +1,7 @@
 //! Which volume a guest means by the name of a device.
 
-use super::crypttab::CryptEntry;
+use diskfs_etc::crypttab;
+
 use crate::{Disk, Volume};
 
 /// How deep names may lead to names.
@@ -18,7 +19,7 @@ const LINKS: [(&str, &str); 4] = [
 #[derive(Debug)]
 pub(super) struct Devices<'d> {
     pub(super) disk: &'d Disk,
-    pub(super) crypttab: Vec<CryptEntry>,
+    pub(super) crypttab: Vec<crypttab::Entry>,
 }
 
 /// A volume, or why there is none.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use diskfs_etc::{fstab, text};
+
 use crate::CodePage;
 
 /// What is to be mounted where.
@@ -94,6 +96,18 @@ const FROM_ELSEWHERE: [&str; 12] = [
 ];
 
 impl MountEntry {
+    /// Returns the entry of a line of fstab(5).
+    pub(super) fn of_fstab(line: usize, entry: &fstab::Entry) -> Self {
+        let shown = |field: &str| String::from_utf8_lossy(&text::encode(field)).into_owned();
+        Self {
+            what: shown(&entry.device),
+            at: text::encode(&entry.path),
+            kind: shown(&entry.kind),
+            options: entry.each_option().map(shown).collect(),
+            origin: Origin::Fstab(line),
+        }
+    }
+
     fn has(&self, option: &str) -> bool {
         self.options.iter().any(|has| has == option)
     }
@@ -148,4 +162,20 @@ impl MountEntry {
 pub(super) fn options(text: &str) -> Vec<String> {
     let words = text.split(',').filter(|word| !word.is_empty());
     words.map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_fstab() {
+        let text = text::decode(b"# c\n/a\\0 /\xf6\\040b none rbind,,x=y");
+        let (line, entry) = fstab::Fstab::new(text).entries().next().unwrap();
+        let entry = MountEntry::of_fstab(line, &entry);
+        assert_eq!((&*entry.what, &*entry.at), ("/a\\0", &b"/\xf6 b"[..]));
+        assert_eq!(entry.options, ["rbind", "x=y"]);
+        assert_eq!(entry.origin, Origin::Fstab(2));
+        assert!(entry.is_bind());
+    }
 }

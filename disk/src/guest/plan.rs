@@ -1,10 +1,12 @@
 //! What a system mounts, and from which volumes.
 
-use super::crypttab;
+use diskfs_etc::fstab::Fstab;
+use diskfs_etc::{crypttab, text};
+
 use super::device::Devices;
 use super::entry::MountEntry;
 use super::sub_root::SubRoot;
-use super::{fstab, gpt_auto, mount_unit, usr};
+use super::{gpt_auto, mount_unit, usr};
 use crate::{Disk, Filesystem, Volume};
 
 const MAX_BYTES: u64 = 1 << 20;
@@ -48,7 +50,7 @@ pub(super) fn make(
     let text = read(filesystem, below, b"/etc/crypttab");
     let devices = Devices {
         disk,
-        crypttab: crypttab::parse(&text),
+        crypttab: crypttab::entries(&String::from_utf8_lossy(&text)).collect(),
     };
     let planned = entries.into_iter().filter_map(|entry| {
         let verdict = verdict(&devices, root, &entry)?;
@@ -82,7 +84,11 @@ pub(super) fn add_partitions_by_type(disk: &Disk, seen: &Filesystem, planned: &m
 /// Returns what the guest's files say. A unit goes before a line of fstab for the same place.
 fn said(filesystem: &Filesystem, below: &[u8]) -> Vec<MountEntry> {
     let units = mount_unit::read(filesystem, below);
-    let mut entries = fstab::parse(&read(filesystem, below, b"/etc/fstab"));
+    let fstab = Fstab::new(text::decode(&read(filesystem, below, b"/etc/fstab")));
+    let lines = fstab.entries();
+    let mut entries: Vec<_> = lines
+        .map(|(line, entry)| MountEntry::of_fstab(line, &entry))
+        .collect();
     entries.retain(|line| units.iter().all(|unit| unit.at != line.at));
     entries.extend(units);
     entries

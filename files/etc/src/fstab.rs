@@ -43,6 +43,11 @@ impl Entry {
         })
     }
 
+    /// Returns the options one by one.
+    pub fn each_option(&self) -> impl Iterator<Item = &str> {
+        self.options.split(',').filter(|option| !option.is_empty())
+    }
+
     fn line(&self) -> String {
         let fields = [&self.device, &self.path, &self.kind, &self.options];
         let fields = fields.map(|field| escape(field));

@@ -2,10 +2,10 @@
 //!
 //! Which volume of the image each of them is, is another question, which `diskfs mount --explain` answers.
 
+use diskfs_etc::fstab::Fstab;
 use serde::Serialize;
 
 use super::files::Files;
-use diskfs_disk::guest::{MountEntry, Origin, fstab};
 
 const PATH: &str = "/etc/fstab";
 
@@ -30,25 +30,19 @@ pub(super) fn of(files: &Files<'_>) -> Vec<Mount> {
     let Some(text) = files.text(PATH) else {
         return Vec::new();
     };
-    let entries = fstab::parse(text.as_bytes()).into_iter();
-    let mounts: Vec<Mount> = entries.filter_map(mount).collect();
+    let fstab = Fstab::new(text);
+    let mount = |(line, entry): (usize, diskfs_etc::fstab::Entry)| Mount {
+        options: entry.each_option().map(str::to_owned).collect(),
+        device: entry.device,
+        path: entry.path,
+        filesystem: entry.kind,
+        line,
+    };
+    let mounts: Vec<Mount> = fstab.entries().map(mount).collect();
     if let Some(first) = mounts.first() {
         files.came_from("mounts", PATH, Some(first.line));
     }
     mounts
-}
-
-fn mount(entry: MountEntry) -> Option<Mount> {
-    let Origin::Fstab(line) = entry.origin else {
-        return None;
-    };
-    Some(Mount {
-        device: entry.what,
-        path: String::from_utf8_lossy(&entry.at).into_owned(),
-        filesystem: entry.kind,
-        options: entry.options,
-        line,
-    })
 }
 
 #[cfg(test)]

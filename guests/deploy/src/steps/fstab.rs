@@ -1,9 +1,9 @@
 //! What the guest mounts: fstab(5), line by line.
 
+use diskfs_etc::fstab;
 use serde::{Deserialize, Serialize};
 
 use super::super::guest::Guest;
-use super::super::text::with_line;
 use diskfs_disk::Result;
 
 const FSTAB: &str = "/etc/fstab";
@@ -50,18 +50,22 @@ fn defaults() -> String {
 
 impl Fstab {
     pub(in super::super) fn apply(&self, guest: &mut Guest) -> Result<()> {
-        let mut text = guest.stage.text(FSTAB)?.unwrap_or_default();
+        let mut table = fstab::Fstab::new(guest.stage.text(FSTAB)?.unwrap_or_default());
         for gone in &self.remove {
-            text = without(&text, gone);
+            let is_it = |field: &str| match gone.strip_suffix('*') {
+                Some(start) => field.starts_with(start),
+                None => field == gone,
+            };
+            table.remove(|entry| is_it(&entry.device) || is_it(&entry.path));
         }
         for entry in &self.add {
             entry.check(guest)?;
-            text = entry.put_into(&text);
+            table.put(&entry.entry());
             if entry.path.starts_with('/') && entry.path != "/" {
                 guest.stage.make_dirs(&entry.path, 0o755)?;
             }
         }
-        guest.stage.write_text(FSTAB, &text)
+        guest.stage.write_text(FSTAB, table.text())
     }
 }
 
@@ -82,68 +86,16 @@ impl FstabEntry {
         Ok(())
     }
 
-    fn is_swap(&self) -> bool {
-        self.kind == "swap"
-    }
-
-    fn line(&self) -> String {
-        let fields = [&self.device, &self.path, &self.kind, &self.options];
-        let fields = fields.map(|field| escaped(field));
-        format!("{} {} {}", fields.join(" "), self.dump, self.pass)
-    }
-
-    fn put_into(&self, text: &str) -> String {
-        let new = self.line();
-        let mut out = String::with_capacity(text.len());
-        let mut is_done = false;
-        for line in text.split_inclusive('\n') {
-            let is_it = fields(line).is_some_and(|fields| {
-                if self.is_swap() {
-                    fields[0] == escaped(&self.device)
-                } else {
-                    fields[1] == escaped(&self.path)
-                }
-            });
-            if !is_it {
-                out.push_str(line);
-            } else if !is_done {
-                is_done = true;
-                if line.split_whitespace().eq(new.split_whitespace()) {
-                    out.push_str(line);
-                } else {
-                    out.push_str(&new);
-                    out.push('\n');
-                }
-            }
+    fn entry(&self) -> fstab::Entry {
+        fstab::Entry {
+            device: self.device.clone(),
+            path: self.path.clone(),
+            kind: self.kind.clone(),
+            options: self.options.clone(),
+            dump: self.dump,
+            pass: self.pass,
         }
-        if is_done { out } else { with_line(out, &new) }
     }
-}
-
-/// The first two fields of a line that is an entry.
-fn fields(line: &str) -> Option<[&str; 2]> {
-    let mut words = line.split_whitespace();
-    let first = words.next().filter(|word| !word.starts_with('#'))?;
-    Some([first, words.next()?])
-}
-
-fn without(text: &str, gone: &str) -> String {
-    let is_it = |field: &str| match gone.strip_suffix('*') {
-        Some(start) => field.starts_with(&escaped(start)),
-        None => field == escaped(gone),
-    };
-    let lines = text.split_inclusive('\n');
-    let kept =
-        lines.filter(|line| !fields(line).is_some_and(|fields| fields.into_iter().any(is_it)));
-    kept.collect()
-}
-
-/// Spaces as fstab(5) writes them.
-fn escaped(field: &str) -> String {
-    field
-        .replace('\\', "\\134")
-        .replace(' ', "\\040")
-        .replace('\t', "\\011")
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use super::super::stage::{Contents, Entry, Kind, above};
 use super::files::absolute;
 use super::fstab::{Fstab, FstabEntry};
 use diskfs_disk::FileDevice;
-use diskfs_disk::guest::fstab;
 use diskfs_disk::{Content, ContentClass, Result, SwapOptions};
 
 const PAGE_BYTES: u64 = 4096;
@@ -187,17 +186,16 @@ fn is_area(guest: &Guest, place: &str, there: Option<&Entry>, size_bytes: u64) -
 
 /// That the file is on a filesystem that Linux swaps to.
 fn check_filesystem(guest: &Guest, place: &str) -> Result<()> {
-    let table = guest.stage.bytes("/etc/fstab")?.unwrap_or_default();
+    let table = guest.stage.text("/etc/fstab")?.unwrap_or_default();
     let is_above = |dir: &str| {
         let rest = place.strip_prefix(dir.trim_end_matches('/'));
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
     let mut kind = guest.stage.guest().identity().kind;
     let mut longest = 1;
-    for entry in fstab::parse(&table) {
-        let dir = String::from_utf8_lossy(&entry.at).into_owned();
-        if dir.len() > longest && is_above(&dir) {
-            longest = dir.len();
+    for (_, entry) in diskfs_etc::fstab::Fstab::new(table).entries() {
+        if entry.path.len() > longest && is_above(&entry.path) {
+            longest = entry.path.len();
             kind = entry.kind;
         }
     }
