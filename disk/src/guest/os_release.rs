@@ -1,7 +1,8 @@
 //! `/etc/os-release`, as os-release(5) has it.
 
+use diskfs_etc::os_release;
+
 use crate::Filesystem;
-use diskfs_etc::shell::assignments;
 
 const MAX_BYTES: u64 = 64 << 10;
 
@@ -19,28 +20,24 @@ pub struct OsRelease {
 impl OsRelease {
     /// Reads the os-release of a system's tree.
     pub fn read(filesystem: &Filesystem) -> Self {
-        let places = ["/etc/os-release", "/usr/lib/os-release"];
-        let mut texts = places
-            .iter()
-            .filter_map(|place| filesystem.read_at_most(place, MAX_BYTES).ok());
+        let texts = os_release::PLACES.iter().filter_map(|place| {
+            let text = filesystem.read_at_most(place, MAX_BYTES).ok()?;
+            Some(String::from_utf8_lossy(&text).into_owned())
+        });
+        let mut texts = texts.map(os_release::OsRelease::new);
         texts
             .next()
-            .map(|text| Self::parse(&text))
+            .map(|found| Self::of(&found))
             .unwrap_or_default()
     }
 
-    fn parse(text: &[u8]) -> Self {
-        let mut found = Self::default();
-        let text = String::from_utf8_lossy(text);
-        for (_, name, value) in assignments(&text) {
-            match name {
-                "ID" => found.id = value,
-                "VERSION_ID" => found.version_id = value,
-                "PRETTY_NAME" => found.pretty_name = value,
-                _ => {}
-            }
+    fn of(found: &os_release::OsRelease) -> Self {
+        let value = |name| found.get(name).map(|(_, value)| value).unwrap_or_default();
+        Self {
+            id: value("ID"),
+            version_id: value("VERSION_ID"),
+            pretty_name: value("PRETTY_NAME"),
         }
-        found
     }
 
     /// A name for a directory: `debian-12`; `linux` when it says nothing.
@@ -62,8 +59,8 @@ mod tests {
     #[test]
     fn values_are_quoted_as_in_a_shell() {
         let text =
-            b"# c\nID=debian\nVERSION_ID=\"12\"\nPRETTY_NAME='It'\nPRETTY_NAME=\"a \\\"b\\\"\"\n";
-        let found = OsRelease::parse(text);
+            "# c\nID=debian\nVERSION_ID=\"12\"\nPRETTY_NAME='It'\nPRETTY_NAME=\"a \\\"b\\\"\"\n";
+        let found = OsRelease::of(&os_release::OsRelease::new(text));
         assert_eq!(found.pretty_name, "a \"b\"");
         assert_eq!(found.short_name(), "debian-12");
         let odd = OsRelease {

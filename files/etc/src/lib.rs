@@ -36,6 +36,7 @@ mod files;
 pub mod fstab;
 pub mod group;
 pub mod gshadow;
+pub mod os_release;
 pub mod passwd;
 pub mod shadow;
 pub mod shell;

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::files::Files;
+use diskfs_etc::os_release::{OsRelease, PLACES};
 use diskfs_etc::shell::{assigned, settings};
 
 /// What an operating system says of itself.
@@ -26,9 +27,6 @@ pub struct Release {
     /// The edition: `server`.
     pub variant: Option<String>,
 }
-
-/// Where os-release(5) is.
-const OS_RELEASE: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
 
 /// Files of one line that distributions had, and some still have, and which these are. The order matters: those
 /// that are made from another one have its file, too.
@@ -64,19 +62,19 @@ pub(super) fn of(files: &Files<'_>) -> Release {
 }
 
 fn from_os_release(files: &Files<'_>) -> Option<Release> {
-    let (path, text) = OS_RELEASE
+    let (path, release) = PLACES
         .iter()
-        .find_map(|path| Some((path, files.text(path)?)))?;
-    let field = |question, name| field(files, path, &text, question, name);
+        .find_map(|path| Some((path, OsRelease::new(files.text(path)?))))?;
+    let field = |question, name| field(files, path, release.get(name), question);
     let distribution = field("distribution", "ID")?;
     let kind = match distribution.as_str() {
         "freebsd" => "freebsd",
         _ => "linux",
     };
-    let like = assigned(&text, "ID_LIKE").map(|(_, like)| like);
+    let like = release.get("ID_LIKE").map(|(_, like)| like);
     let like = like.iter().flat_map(|like| like.split_whitespace());
     let version = field("version", "VERSION_ID");
-    let has_edition = assigned(&text, "VARIANT_ID").is_some();
+    let has_edition = release.get("VARIANT_ID").is_some();
     Some(Release {
         kind: Some(kind),
         like: like.map(str::to_owned).collect(),
@@ -118,7 +116,7 @@ fn from_lsb_release(files: &Files<'_>) -> Option<Release> {
         .iter()
         .find_map(|path| {
             let text = files.text(path)?;
-            let field = |question, name| field(files, path, &text, question, name);
+            let field = |question, name| field(files, path, assigned(&text, name), question);
             Some(Release {
                 kind: Some("linux"),
                 distribution: Some(field("distribution", "DISTRIB_ID")?.to_lowercase()),
@@ -130,15 +128,14 @@ fn from_lsb_release(files: &Files<'_>) -> Option<Release> {
         })
 }
 
-/// The value of a name in a file's text, which answers a question.
+/// Returns a value that was found in a file's line, which answers a question.
 fn field(
     files: &Files<'_>,
     path: &str,
-    text: &str,
+    found: Option<(usize, String)>,
     question: &'static str,
-    name: &str,
 ) -> Option<String> {
-    let (line, value) = assigned(text, name)?;
+    let (line, value) = found?;
     files.came_from(question, path, Some(line));
     Some(value)
 }

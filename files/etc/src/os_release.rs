@@ -1,0 +1,40 @@
+//! `/etc/os-release`, as os-release(5) has it: assignments of a shell.
+
+use crate::shell::assigned;
+
+/// Where the file is: the first one counts.
+pub const PLACES: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
+
+/// What an operating system says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OsRelease {
+    text: String,
+}
+
+impl OsRelease {
+    /// Takes the text of the file.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into() }
+    }
+
+    /// Returns the line, from 1, and the value of a name, as `ID`. The last line that sets it counts; an empty value
+    /// is none.
+    pub fn get(&self, name: &str) -> Option<(usize, String)> {
+        assigned(&self.text, name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_quoted_as_in_a_shell() {
+        let release = OsRelease::new(
+            "# c\nID=debian\nNAME='It'\nNAME=\"a \\\"b\\\"\"\nVERSION_ID=12\nVERSION_ID=\n",
+        );
+        assert_eq!(release.get("ID"), Some((2, "debian".to_owned())));
+        assert_eq!(release.get("NAME"), Some((4, "a \"b\"".to_owned())));
+        assert_eq!(release.get("VERSION_ID"), None);
+    }
+}
