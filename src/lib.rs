@@ -62,7 +62,7 @@ pub use diskfs_disk::{
     CodePage, Commits, Content, ContentClass, Disk, DiskId, Error, ErrorKind, ExfatOptions,
     Fallback, FatKind, FatOptions, File, FileDevice, Filesystem, Format, Gate, Group, Keys, LvmId,
     MdArray, NewFilesystem, NewIds, OpenOptions, Result, RootReserve, Share, StaleBase,
-    SwapOptions, Volume, Wanted, WritableFilesystem, WriteOptions, guest, time,
+    SwapOptions, UuidChange, Volume, Wanted, WritableFilesystem, WriteOptions, guest, time,
 };
 
 #[cfg(feature = "deploy")]

@@ -23,6 +23,6 @@ pub use filesystem::{Filesystem, Names};
 pub use stack::{
     CodePage, Commits, Content, ContentClass, Disk, DiskId, ExfatOptions, Fallback, FatKind,
     FatOptions, Group, Keys, LvmId, MdArray, NewFilesystem, NewIds, RootReserve, SwapOptions,
-    Volume, Wanted, WriteOptions,
+    UuidChange, Volume, Wanted, WriteOptions,
 };
 pub use writable::WritableFilesystem;

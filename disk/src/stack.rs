@@ -29,6 +29,7 @@ use diskfs_image::{Description, Image, ImageSpec, OpenOptions, WritableImage};
 use diskfs_volume::{PartitionTable, read_table};
 
 pub use content::{Content, ContentClass};
+pub use diskfs_ext4::UuidChange;
 pub use driver::{Commits, RootReserve, WriteOptions};
 use fallback::FallbackOfDisk;
 pub use fallback::{DiskId, Fallback, Wanted};

@@ -193,7 +193,7 @@ fn with_remains(error: Error, target: &WritableFilesystem) -> Error {
 
 /// Writes the changes of volumes, when those of files are written.
 fn with_volumes(applied: Applied, files: &[Change], volumes: &VolumeChanges) -> Result<Applied> {
-    if volumes.is_empty() {
+    if volumes.keeps_groups() {
         return Ok(applied);
     }
     volumes.apply().map_err(|error| {
@@ -308,7 +308,7 @@ impl Deploy {
             steps,
             new_overlay,
         } = prepared;
-        let written = self.apply(&disk, &changes, new_overlay.as_deref(), progress);
+        let written = self.apply(&disk, &changes, &volumes, new_overlay.as_deref(), progress);
         let written = written.and_then(|applied| with_volumes(applied, &changes, &volumes));
         drop(volumes);
         let ended = disk.close();
@@ -363,10 +363,11 @@ impl Deploy {
         &self,
         disk: &Disk,
         changes: &[Change],
+        volumes: &VolumeChanges,
         new_overlay: Option<&Path>,
         progress: &mut Progress,
     ) -> Result<Applied> {
-        if changes.is_empty() {
+        if changes.is_empty() && volumes.keeps_filesystems() {
             return Ok(Applied::Whole);
         }
         let options = WriteOptions {
@@ -377,7 +378,7 @@ impl Deploy {
         let target = self.source.volume.writable_filesystem(disk, options)?;
         // A new overlay is removed with all that is in it.
         let told = &mut |bytes, total| progress.advance_of(bytes, total);
-        deploy::apply(changes, &target, told).map_err(|error| match new_overlay {
+        deploy::apply(changes, volumes, &target, told).map_err(|error| match new_overlay {
             Some(_) => error,
             None => with_remains(error, &target),
         })

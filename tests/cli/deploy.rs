@@ -1,6 +1,7 @@
 //! `diskfs deploy`: what it leaves, by e2fsck and by the tools that read it.
 
 mod filesystems;
+mod fs_uuids;
 mod judged;
 mod together;
 mod untouched;

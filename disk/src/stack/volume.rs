@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use diskfs_block::{BlockRead, BlockWrite};
+use diskfs_ext4::UuidChange;
 use diskfs_fat::CodePage;
 use diskfs_volume::Partition;
 use diskfs_volume::lvm::LogicalVolume;
@@ -288,6 +289,20 @@ impl Volume {
         };
         let device = self.device()?;
         filesystem_size::filesystem_bytes(content.kind, &*device).map_err(|e| self.in_image(e))
+    }
+
+    /// Returns what another UUID of its filesystem changes besides it, for
+    /// [`set_uuid`](diskfs_vfs::FsWrite::set_uuid).
+    ///
+    /// # Errors
+    /// `Unsupported` where the UUID can't be changed; as [`content`](Self::content).
+    pub fn uuid_change(&self) -> Result<UuidChange> {
+        let kind = self.known_content()?.kind;
+        if !matches!(kind, "ext2" | "ext3" | "ext4") {
+            let reason = format!("the UUID of {kind} can't be changed");
+            return Err(self.in_image(Error::new(ErrorKind::Unsupported, reason)));
+        }
+        diskfs_ext4::uuid_change(&*self.device()?).map_err(|e| self.in_image(e))
     }
 
     /// Opens its filesystem.

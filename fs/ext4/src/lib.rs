@@ -72,3 +72,4 @@ mod xattr;
 
 pub use ext4::{Ext4, Options};
 pub use writable::{RootReserve, Together, WritableExt4, WriteOptions};
+pub use writer::{UuidChange, uuid_change};

@@ -295,6 +295,17 @@ pub trait FsWrite: FsRead {
     /// When the file can't be removed; it is no longer held in any case.
     fn release(&self, inode: InodeNumber) -> Result<()>;
 
+    /// Gives the filesystem that `inode` is in another UUID. It is a change as any other: durable with those before it.
+    ///
+    /// # Errors
+    /// `Unsupported` where the driver can't do it, which is the default, and where something in the filesystem depends
+    /// on the old UUID.
+    fn set_uuid(&self, inode: InodeNumber, uuid: [u8; 16]) -> Result<()> {
+        let _ = uuid;
+        let reason = "the UUID of this filesystem can't be changed";
+        Err(Error::new(ErrorKind::Unsupported, reason).in_inode(inode))
+    }
+
     /// Makes one file durable. When it returns, and the file had been created, its name is durable
     /// too.
     fn sync_file(&self, inode: InodeNumber, what: SyncFile) -> Result<()>;

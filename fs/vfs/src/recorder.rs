@@ -446,6 +446,10 @@ impl FsWrite for Recorder {
         self.fs.release(inode)
     }
 
+    fn set_uuid(&self, inode: InodeNumber, uuid: [u8; 16]) -> Result<()> {
+        self.fs.set_uuid(inode, uuid)
+    }
+
     fn sync_file(&self, inode: InodeNumber, what: SyncFile) -> Result<()> {
         self.fs.sync_file(inode, what)
     }

@@ -11,6 +11,7 @@ use diskfs_vfs::{
 };
 
 use super::stage::{Aspect, Change, Contents, Entry, Kind};
+use super::volumes::VolumeChanges;
 use diskfs_disk::{Error, ErrorKind, Filesystem, Result, WritableFilesystem};
 
 /// Besides its contents, what a new file takes at most: an inode and a name, both in blocks that may be new.
@@ -26,18 +27,20 @@ pub enum Applied {
     InParts,
 }
 
-/// Writes the changes, and ends writing: when this returns all of them are durable, and with an error none is where the
+/// Writes the changes, with the new UUIDs of filesystems, and ends writing: when this returns all of them are durable, and with an error none is where the
 /// filesystem has a journal.
 ///
 /// # Errors
 /// `NoSpace` before anything is written, where that can be seen; what writing answers.
 pub fn apply(
     changes: &[Change],
+    volumes: &VolumeChanges,
     target: &WritableFilesystem,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Applied> {
     let room = check_room(changes, target.reader());
     let applied = room.and_then(|()| write_all(changes, target, progress));
+    let applied = applied.and_then(|()| volumes.apply_to(target));
     let applied = applied.and_then(|()| {
         let applied = if target.as_fs().is_in_parts() {
             Applied::InParts

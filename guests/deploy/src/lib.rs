@@ -183,8 +183,8 @@ impl Deployment {
     /// # Errors
     /// `NoSpace`, and what writing answers.
     pub fn apply(&self, target: &WritableFilesystem) -> Result<Applied> {
-        let applied = apply(&self.changes()?, target, &mut |_, _| {})?;
-        if self.volumes.is_empty() {
+        let applied = apply(&self.changes()?, &self.volumes, target, &mut |_, _| {})?;
+        if self.volumes.keeps_groups() {
             return Ok(applied);
         }
         self.volumes.apply()?;

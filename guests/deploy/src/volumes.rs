@@ -1,27 +1,28 @@
-//! What a plan changes below the filesystems: the identities of volume groups.
+//! What a plan changes of volumes: the identities of volume groups and filesystems.
 
 use std::sync::Arc;
 
 use serde::Serialize;
 
 use diskfs_disk::guest::{Verdict, systems};
-use diskfs_disk::{Disk, Filesystem, Group, NewIds, Result, Volume};
+use diskfs_disk::{Disk, Filesystem, Group, NewIds, Result, Volume, WritableFilesystem};
+use diskfs_vfs::{Follow, resolve};
 
 /// The volumes of the machine whose guest is changed.
 #[derive(Debug, Clone)]
 pub(super) struct Volumes {
     pub(super) groups: Vec<Arc<Group>>,
     /// Where the guest mounts its volumes, the root first.
-    mounts: Vec<(String, Volume)>,
+    pub(super) mounts: Vec<(String, Volume)>,
+    /// All volumes of the machine.
+    pub(super) all: Vec<Volume>,
 }
 
 impl Volumes {
     pub(super) fn of(disk: &Disk, guest: &Filesystem) -> Result<Self> {
         let groups = disk.groups()?.to_vec();
+        let all = disk.volumes()?.to_vec();
         let mut mounts = Vec::new();
-        if groups.is_empty() {
-            return Ok(Self { groups, mounts });
-        }
         mounts.push((String::new(), disk.volume(guest.volume())?));
         let systems = systems(disk)?;
         let system = systems
@@ -34,7 +35,11 @@ impl Volumes {
                 mounts.push((format!("/{path}"), (**volume).clone()));
             }
         }
-        Ok(Self { groups, mounts })
+        Ok(Self {
+            groups,
+            mounts,
+            all,
+        })
     }
 
     /// Returns the volume that a path of the guest is on.
@@ -59,16 +64,47 @@ pub struct NewUuid {
     pub new: String,
 }
 
-/// Changes of volumes, which are written after those of files.
+/// Changes of volumes. Those of filesystems are a part of the changes of files; those of groups are written after them.
 #[derive(Debug, Default)]
 pub struct VolumeChanges {
     groups: Vec<(Arc<Group>, NewIds)>,
+    /// By the directories where the guest mounts them.
+    filesystems: Vec<(String, [u8; 16])>,
 }
 
 impl VolumeChanges {
     /// Returns true if no volume changes.
     pub fn is_empty(&self) -> bool {
+        self.groups.is_empty() && self.filesystems.is_empty()
+    }
+
+    /// Returns true if no volume group changes.
+    pub fn keeps_groups(&self) -> bool {
         self.groups.is_empty()
+    }
+
+    /// Returns true if no filesystem gets another UUID.
+    pub fn keeps_filesystems(&self) -> bool {
+        self.filesystems.is_empty()
+    }
+
+    pub(super) fn add_filesystem(&mut self, path: &str, uuid: [u8; 16]) {
+        self.filesystems.push((path.to_owned(), uuid));
+    }
+
+    /// Whether the filesystem at that directory has a new UUID already.
+    pub(super) fn has_filesystem(&self, path: &str) -> bool {
+        self.filesystems.iter().any(|(known, _)| known == path)
+    }
+
+    /// Gives the filesystems their UUIDs, beside the changes of their files.
+    pub(super) fn apply_to(&self, target: &WritableFilesystem) -> Result<()> {
+        let fs = target.as_fs();
+        self.filesystems.iter().try_for_each(|(path, uuid)| {
+            let inode = resolve(fs, path.as_bytes(), Follow::All);
+            let changed = inode.and_then(|inode| fs.set_uuid(inode, *uuid));
+            changed.map_err(|error| target.in_image(error.in_path(path)))
+        })
     }
 
     pub(super) fn add_group(&mut self, group: Arc<Group>, ids: NewIds) {
@@ -82,7 +118,7 @@ impl VolumeChanges {
             .any(|(known, _)| Arc::ptr_eq(known, group))
     }
 
-    /// Writes the changes. The guest's filesystems must be closed before, as
+    /// Writes the changes of groups. The guest's filesystems must be closed before, as
     /// [`Deployment::apply`](super::Deployment::apply) does it.
     ///
     /// # Errors

@@ -111,6 +111,11 @@ impl FsWrite for WritableExt4 {
         self.core.release(number(inode)?)
     }
 
+    fn set_uuid(&self, inode: InodeNumber, uuid: [u8; 16]) -> Result<()> {
+        number(inode)?;
+        self.core.set_uuid(uuid)
+    }
+
     fn sync_file(&self, inode: InodeNumber, what: SyncFile) -> Result<()> {
         self.core.sync_file(number(inode)?, what)
     }

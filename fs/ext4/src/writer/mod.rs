@@ -39,6 +39,7 @@ mod tests;
 mod touched;
 mod transaction;
 mod unsettled;
+mod uuid;
 mod written;
 
 use std::sync::{Arc, Mutex};
@@ -70,6 +71,7 @@ pub(crate) use orphans::Orphans;
 pub(crate) use touched::Touched;
 pub(crate) use transaction::{Ended, FreedRun, Transactions};
 pub(crate) use unsettled::{ChangedBlock, Unsettled};
+pub use uuid::{UuidChange, uuid_change};
 pub(crate) use written::Written;
 
 /// What every part of writing shares. See the [module](self).

@@ -211,6 +211,11 @@ impl FsWrite for MountTree {
         }
     }
 
+    fn set_uuid(&self, inode: InodeNumber, uuid: [u8; 16]) -> Result<()> {
+        let at = self.target(inode)?;
+        at.fs.set_uuid(at.inner, uuid)
+    }
+
     fn sync_file(&self, inode: InodeNumber, what: SyncFile) -> Result<()> {
         match self.target(inode) {
             Err(error) if error.kind() == ErrorKind::ReadOnly => Ok(()),

@@ -1,5 +1,6 @@
 //! What makes a guest a template: all that it has kept of the machine that it was, taken away by name.
 
+mod fs_uuids;
 mod lvm_uuids;
 mod named_uuids;
 mod operations;
@@ -13,11 +14,7 @@ use diskfs_disk::Result;
 pub use operations::{OPERATIONS, Operation};
 
 /// Operations of virt-sysprep that are none of a plan's, and what to use in their place.
-const REFUSED: [(&str, &str); 3] = [
-    (
-        "fs-uuids",
-        "UUIDs are of volumes, not of files: `tune2fs -U random` or `xfs_admin -U generate` on the volume, and the guest's fstab, boot loader and initramfs have to follow",
-    ),
+const REFUSED: [(&str, &str); 2] = [
     ("customize", "other steps of the plan do it"),
     (
         "script",
@@ -206,15 +203,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_volumes_is_refused_with_what_to_use() {
-        let error = apply(&mut guest(GUEST), "- sysprep: [fs-uuids]").unwrap_err();
-        assert!(error.next_step().unwrap().contains("tune2fs"), "{error}");
-    }
-
-    #[test]
     fn volumes_that_are_not_known_are_told() {
-        let error = apply(&mut guest(GUEST), "- sysprep: [lvm-uuids]").unwrap_err();
-        assert!(error.to_string().contains("not its disk"), "{error}");
+        for name in ["lvm-uuids", "fs-uuids"] {
+            let error = apply(&mut guest(GUEST), &format!("- sysprep: [{name}]")).unwrap_err();
+            assert!(error.to_string().contains("not its disk"), "{error}");
+        }
         let tree = "-- /etc/lvm/backup/vg0 --\nx\n";
         let mut noted = guest(tree);
         apply(&mut noted, "- sysprep: [defaults]").unwrap();

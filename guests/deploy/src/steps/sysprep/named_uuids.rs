@@ -2,8 +2,8 @@
 
 use super::super::super::guest::Guest;
 use super::super::super::volumes::NewUuid;
-use super::operations::files;
 use diskfs_disk::Result;
+use uuid::Uuid;
 
 /// Text files that name volumes by UUID: what mounts them, what boots from them, what looks for them.
 const FILES: &[&str] = &[
@@ -47,20 +47,31 @@ pub(super) fn replace(guest: &mut Guest, uuids: &[NewUuid]) -> Result<()> {
     if uuids.is_empty() {
         return Ok(());
     }
-    for path in files(guest, FILES)? {
-        let Some(old) = guest.stage.text(&path)? else {
-            continue;
-        };
-        let mut new = old.clone();
-        for uuid in uuids {
-            new = new.replace(&uuid.old, &uuid.new);
-            new = new.replace(&without_dashes(&uuid.old), &without_dashes(&uuid.new));
-        }
-        if new != old {
-            guest.stage.write_text(&path, &new)?;
+    for pattern in FILES {
+        for path in guest.stage.expand(pattern)? {
+            if guest.stage.is_file(&path)? {
+                replace_in(guest, &path, uuids)?;
+            }
         }
     }
     Ok(())
+}
+
+fn replace_in(guest: &mut Guest, path: &str, uuids: &[NewUuid]) -> Result<()> {
+    let old = guest.stage.text(path)?.unwrap_or_default();
+    let mut new = old.clone();
+    for NewUuid { old, new: by, .. } in uuids {
+        new = new.replace(old, by);
+        new = new.replace(&without_dashes(old), &without_dashes(by));
+        // Those of filesystems are numbers, in whatever letters.
+        if Uuid::parse_str(old).is_ok() {
+            new = new.replace(&old.to_uppercase(), by);
+        }
+    }
+    if new == old {
+        return Ok(());
+    }
+    guest.stage.write_text(path, &new)
 }
 
 fn without_dashes(uuid: &str) -> String {

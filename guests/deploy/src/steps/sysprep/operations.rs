@@ -3,7 +3,7 @@
 use super::super::super::guest::Guest;
 use super::super::super::stage::Kind;
 use super::super::identity::{MachineId, RandomSeed};
-use super::{lvm_uuids, users};
+use super::{fs_uuids, lvm_uuids, users};
 use diskfs_disk::Result;
 
 /// Something that is taken away.
@@ -34,6 +34,7 @@ enum Action {
     RemoveLines(&'static [&'static str], &'static [&'static str]),
     /// An empty file that says something by being there.
     Create(&'static str),
+    FsUuids,
     LvmUuids,
     MachineId,
     RandomSeed,
@@ -189,6 +190,11 @@ pub const OPERATIONS: &[Operation] = &[
         "flag-reconfiguration",
         "asks old guests of Red Hat to set themselves up anew",
         &[Create("/.unconfigured")],
+    ),
+    on_demand(
+        "fs-uuids",
+        "UUIDs of the guest's ext2, ext3 and ext4, in whose place come others",
+        &[Action::FsUuids],
     ),
     usual(
         "ipa-client",
@@ -447,6 +453,7 @@ impl Operation {
                     }
                 }
                 Create(path) => guest.stage.write_text(path, "")?,
+                Action::FsUuids => fs_uuids::renew(guest, is_named)?,
                 Action::LvmUuids => lvm_uuids::renew(guest, is_named)?,
                 Action::Users => users::remove(guest)?,
                 Action::MachineId => MachineId("reset".to_owned()).apply(guest)?,
