@@ -22,7 +22,6 @@ mod dos_time;
 mod error;
 mod format;
 mod geometry;
-mod holds;
 mod name;
 mod numbers;
 mod place;

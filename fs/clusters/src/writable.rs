@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use diskfs_block::BlockWrite;
 use diskfs_vfs::{
-    DirEntries, Error, ErrorKind, Fallocate, FileExtents, FsRead, FsWrite, Identity, InodeNumber,
-    Metadata, NewAttributes, NewKind, Remains, RenameMode, Result, SetMetadata, SetXattr,
-    Statistics, SyncFile,
+    DirEntries, Error, ErrorKind, Fallocate, FileExtents, FsRead, FsWrite, Holds, Identity,
+    InodeNumber, Metadata, NewAttributes, NewKind, Remains, RenameMode, Result, SetMetadata,
+    SetXattr, Statistics, SyncFile,
 };
 
 use crate::committer::{Again, Committer};
 use crate::format::Format;
-use crate::holds::Holds;
 use crate::numbers::ROOT;
 use crate::writer::{Existing, Writer};
 

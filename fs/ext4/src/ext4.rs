@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use diskfs_block::BlockRead;
 use diskfs_vfs::{
-    DirEntries, Error, ErrorKind, FileAttributes, FileExtents, FileType, FsRead, Identity,
+    DirEntries, Error, ErrorKind, FileAttributes, FileExtents, FileType, FsRead, Holds, Identity,
     InodeNumber, Metadata, Result, Statistics,
 };
 
@@ -21,7 +21,6 @@ use crate::statistics::statistics;
 use crate::superblock::{self, Superblock};
 use crate::symlink;
 use crate::volume::Volume;
-use crate::writer::Holds;
 use crate::xattr;
 
 /// The longest name of a directory entry, `EXT4_NAME_LEN`.
@@ -50,7 +49,7 @@ pub struct Ext4 {
     identity: Identity,
     statistics: OnceLock<Statistics>,
     /// Files that are there without a name, in a filesystem that is being written.
-    holds: Option<Arc<Holds>>,
+    holds: Option<Arc<Holds<u32>>>,
 }
 
 impl Ext4 {
@@ -102,7 +101,7 @@ impl Ext4 {
         device: Arc<dyn BlockRead>,
         superblock: Superblock,
         cache_bytes: u64,
-        holds: Arc<Holds>,
+        holds: Arc<Holds<u32>>,
     ) -> Self {
         Self {
             holds: Some(holds),

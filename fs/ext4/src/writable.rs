@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use diskfs_block::BlockWrite;
-use diskfs_vfs::Remains;
+use diskfs_vfs::{Holds, Remains};
 
 use crate::allocator::Allocator;
 use crate::error::Result;
@@ -19,7 +19,7 @@ use crate::pool::TransactionId;
 use crate::recovery::{RecoveredForWriting, recover_for_writing};
 use crate::superblock::Superblock;
 use crate::writer::{
-    self, Core, DelayedFiles, Durable, Ended, Holds, Orphans, Touched, Transactions, Written,
+    self, Core, DelayedFiles, Durable, Ended, Orphans, Touched, Transactions, Written,
 };
 use crate::xattr::SharedAttributes;
 

@@ -27,6 +27,7 @@ mod error;
 mod fs;
 mod fs_write;
 pub mod glob;
+mod holds;
 mod metadata;
 mod mount_tree;
 pub mod path;
@@ -55,6 +56,7 @@ pub use fs_write::{
     Fallocate, FsWrite, NewAttributes, NewKind, Remains, RenameMode, SetMetadata, SetTime,
     SetXattr, SyncFile,
 };
+pub use holds::Holds;
 pub use metadata::{Device, FileAttributes, FileFlags, FileType, InodeNumber, Metadata, Timestamp};
 pub use mount_tree::{Driver, Folders, MountHandle, MountTree};
 pub use path::{Follow, follow_last, resolve, resolve_beneath, resolve_parent};

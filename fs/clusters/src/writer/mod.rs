@@ -14,14 +14,15 @@ pub(crate) use rename::Existing;
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, BlockWrite};
-use diskfs_vfs::{Error, ErrorKind, InodeNumber, Remains, Result, SetMetadata, SetTime, Timestamp};
+use diskfs_vfs::{
+    Error, ErrorKind, Holds, InodeNumber, Remains, Result, SetMetadata, SetTime, Timestamp,
+};
 use foldhash::HashMap;
 
 use crate::allocation::Allocation;
 use crate::chain::{Chain, Cluster};
 use crate::device_failed;
 use crate::format::{FileRecord, Format};
-use crate::holds::Holds;
 use crate::numbers::ROOT;
 use crate::place::Place;
 use crate::volume::Volume;

@@ -28,7 +28,6 @@ mod delayed;
 mod durable;
 pub(crate) mod fast_commits;
 mod handle;
-mod holds;
 mod log;
 mod mount;
 mod namespace;
@@ -46,7 +45,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use diskfs_block::BlockWrite;
-use diskfs_vfs::Timestamp;
+use diskfs_vfs::{Holds, Timestamp};
 
 use crate::allocator::Allocator;
 use crate::block::FsBlock;
@@ -64,7 +63,6 @@ pub(crate) use contents::start_writing_back;
 pub(crate) use delayed::DelayedFiles;
 pub(crate) use durable::Durable;
 pub(crate) use handle::Handle;
-pub(crate) use holds::Holds;
 pub(crate) use log::Log;
 pub(crate) use mount::check_writable;
 pub(crate) use orphans::Orphans;
@@ -90,7 +88,7 @@ pub(crate) struct Core {
     pub(crate) orphans: Orphans,
     pub(crate) delayed: DelayedFiles,
     pub(crate) shared_attributes: SharedAttributes,
-    pub(crate) holds: Arc<Holds>,
+    pub(crate) holds: Arc<Holds<u32>>,
     /// Held by whoever moves a directory to another directory.
     pub(crate) renames: Mutex<()>,
     /// What was written to the device.
