@@ -2,12 +2,9 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-use diskfs_vfs::{self as vfs, ErrorKind, FileType, InodeNumber};
+use diskfs_vfs::{self as vfs, ErrorKind, FileType, InodeNumber, ReadAhead};
 
 use crate::{Error, Filesystem};
-
-/// How far ahead of a reader that goes on in order the filesystem is told what comes.
-const READ_AHEAD_BYTES: u64 = 4 << 20;
 
 /// A regular file of an image: [`Read`] and [`Seek`], and positional reads from many threads.
 ///
@@ -18,8 +15,7 @@ pub struct File {
     inode: InodeNumber,
     size_bytes: u64,
     position: u64,
-    /// Up to where the filesystem has been told what comes.
-    announced: u64,
+    read_ahead: ReadAhead,
 }
 
 impl File {
@@ -35,7 +31,7 @@ impl File {
             inode,
             size_bytes: metadata.size_bytes,
             position: 0,
-            announced: 0,
+            read_ahead: ReadAhead::at(0),
         })
     }
 
@@ -54,28 +50,14 @@ impl File {
         fs.read_at(self.inode, offset, buf)
             .map_err(|e| self.filesystem.in_image(e.in_inode(self.inode)))
     }
-
-    /// Announces the next stretch when half of the last one is used up.
-    fn read_ahead(&mut self, len: usize) {
-        let end = self.position.saturating_add(len as u64);
-        let told = self.announced.saturating_sub(end);
-        if end >= self.size_bytes || told > READ_AHEAD_BYTES / 2 {
-            return;
-        }
-        let from = self.announced.max(end);
-        let to = end.saturating_add(READ_AHEAD_BYTES).min(self.size_bytes);
-        if from < to {
-            self.filesystem
-                .as_fs()
-                .will_need(self.inode, from, to - from);
-            self.announced = to;
-        }
-    }
 }
 
 impl Read for File {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.read_ahead(buf.len());
+        let end_of_read = self.position.saturating_add(buf.len() as u64);
+        let fs = self.filesystem.as_fs();
+        self.read_ahead
+            .before_read(fs, self.inode, end_of_read, self.size_bytes);
         let read = self.read_at(self.position, buf)?;
         self.position = self.position.saturating_add(read as u64);
         Ok(read)
@@ -91,7 +73,7 @@ impl Seek for File {
         };
         let before_start = || Error::new(crate::ErrorKind::Invalid, "seek before the first byte");
         self.position = position.ok_or_else(before_start)?;
-        self.announced = self.position;
+        self.read_ahead = ReadAhead::at(self.position);
         Ok(self.position)
     }
 }

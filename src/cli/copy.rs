@@ -2,17 +2,13 @@
 
 use std::io::Write;
 
-use diskfs::vfs::{FsRead, InodeNumber};
+use diskfs::vfs::{InodeNumber, ReadAhead};
 use diskfs::{Filesystem, Result};
 
 use super::progress::Progress;
 
 /// Read at once. Larger gains nothing over the cost of a system call; smaller shows.
 pub(crate) const BUFFER_BYTES: usize = 1 << 20;
-
-/// How far ahead of the copy the filesystem is told what comes: four requests, enough for a device
-/// with a queue, and small against any cache.
-const READ_AHEAD_BYTES: u64 = 4 << 20;
 
 /// A buffer for copies, as large as the largest of them needs and no larger.
 #[derive(Debug, Default)]
@@ -56,11 +52,12 @@ pub(crate) fn range(
 ) -> Result<u64> {
     let fs = filesystem.as_fs();
     let mut done = 0;
-    let mut announced = 0;
+    let end = offset.saturating_add(len_bytes);
+    let mut read_ahead = ReadAhead::at(offset);
     while done < len_bytes {
         let piece = buffer.piece(len_bytes - done);
-        let end = done + piece.len() as u64;
-        announced = announce(fs, inode, offset, (end, announced, len_bytes));
+        let end_of_piece = offset + done + piece.len() as u64;
+        read_ahead.before_read(fs, inode, end_of_piece, end);
         let read = fs.read_at(inode, offset + done, piece);
         let read = read.map_err(|e| filesystem.in_image(e.in_path(path)))?;
         if read == 0 {
@@ -70,24 +67,6 @@ pub(crate) fn range(
         done += read as u64;
     }
     Ok(done)
-}
-
-/// Says what comes after the piece that ends at `end`, when half of what was said is used up.
-fn announce(
-    fs: &dyn FsRead,
-    inode: InodeNumber,
-    offset: u64,
-    (end, announced, len_bytes): (u64, u64, u64),
-) -> u64 {
-    if end >= len_bytes || announced.saturating_sub(end) > READ_AHEAD_BYTES / 2 {
-        return announced;
-    }
-    let from = announced.max(end);
-    let to = (end + READ_AHEAD_BYTES).min(len_bytes);
-    if from < to {
-        fs.will_need(inode, offset + from, to - from);
-    }
-    to
 }
 
 /// Writes a whole file of `size_bytes` to `out`.

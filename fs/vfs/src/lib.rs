@@ -31,6 +31,7 @@ mod holds;
 mod metadata;
 mod mount_tree;
 pub mod path;
+mod read_ahead;
 mod read_file;
 mod recorder;
 #[cfg(any(test, feature = "testing"))]
@@ -60,6 +61,7 @@ pub use holds::Holds;
 pub use metadata::{Device, FileAttributes, FileFlags, FileType, InodeNumber, Metadata, Timestamp};
 pub use mount_tree::{Driver, Folders, MountHandle, MountTree};
 pub use path::{Follow, follow_last, resolve, resolve_beneath, resolve_parent};
+pub use read_ahead::ReadAhead;
 pub use read_file::{FileReader, read_file};
 pub use recorder::{Change, Recorder, What};
 pub use walk::{WALK_PATH_MAX_BYTES, Walk, WalkEntry, entry_metadata, walk};

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::{Error, ErrorKind, FileType, FsRead, InodeNumber, Metadata, Result};
+use crate::{Error, ErrorKind, FileType, FsRead, InodeNumber, Metadata, ReadAhead, Result};
 
 /// Reads a whole regular file of at most `limit_bytes`.
 ///
@@ -40,10 +40,6 @@ fn regular(fs: &dyn FsRead, inode: InodeNumber) -> Result<Metadata> {
     Err(error.in_inode(inode))
 }
 
-/// How far ahead of the reader the filesystem is told what comes. Four requests of the size that
-/// copies use (1 MiB): enough for a device with a queue, small against any cache.
-const READ_AHEAD_BYTES: u64 = 4 << 20;
-
 /// A regular file as a stream. Tells the filesystem ahead of time what it will read.
 ///
 /// It has no buffer of its own: give `read` a large one, or wrap it in [`io::BufReader`].
@@ -53,8 +49,7 @@ pub struct FileReader<'a> {
     inode: InodeNumber,
     size_bytes: u64,
     position: u64,
-    /// Up to where the filesystem has been told.
-    announced: u64,
+    read_ahead: ReadAhead,
 }
 
 impl<'a> FileReader<'a> {
@@ -69,7 +64,7 @@ impl<'a> FileReader<'a> {
             inode,
             size_bytes,
             position: 0,
-            announced: 0,
+            read_ahead: ReadAhead::at(0),
         })
     }
 
@@ -83,31 +78,14 @@ impl<'a> FileReader<'a> {
     /// # Errors
     /// Whatever the filesystem answers.
     pub fn read_next(&mut self, buf: &mut [u8]) -> Result<usize> {
-        self.read_ahead(buf.len());
+        let len_bytes = u64::try_from(buf.len()).unwrap_or(u64::MAX);
+        let end_of_read = self.position.saturating_add(len_bytes);
+        self.read_ahead
+            .before_read(self.fs, self.inode, end_of_read, self.size_bytes);
         let read = self.fs.read_at(self.inode, self.position, buf)?;
         let read_bytes = u64::try_from(read).unwrap_or(u64::MAX);
         self.position = self.position.saturating_add(read_bytes);
         Ok(read)
-    }
-
-    /// Announces the next stretch when half of the last one is used up. A file that the coming
-    /// read takes whole is not worth a hint.
-    fn read_ahead(&mut self, len: usize) {
-        let end_of_read = self
-            .position
-            .saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
-        let ahead = self.announced.saturating_sub(end_of_read);
-        if end_of_read >= self.size_bytes || ahead > READ_AHEAD_BYTES / 2 {
-            return;
-        }
-        let from = self.announced.max(end_of_read);
-        let to = end_of_read
-            .saturating_add(READ_AHEAD_BYTES)
-            .min(self.size_bytes);
-        if from < to {
-            self.fs.will_need(self.inode, from, to.saturating_sub(from));
-            self.announced = to;
-        }
     }
 }
 

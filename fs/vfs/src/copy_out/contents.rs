@@ -3,13 +3,10 @@
 use std::os::fd::BorrowedFd;
 
 use super::host::failed;
-use crate::{Error, ErrorKind, FileExtentKind, FsRead, InodeNumber, Result};
+use crate::{Error, ErrorKind, FileExtentKind, FsRead, InodeNumber, ReadAhead, Result};
 
 /// Read and written at once: more gains nothing over the cost of a system call.
 const BUFFER_BYTES: usize = 1 << 20;
-
-/// How far ahead of the copy the filesystem is told what comes: four buffers.
-const READ_AHEAD_BYTES: u64 = 4 << 20;
 
 /// A run of bytes of a file.
 #[derive(Debug, Clone, Copy)]
@@ -85,16 +82,11 @@ impl Contents {
         copied: &mut dyn FnMut(u64),
     ) -> Result<()> {
         let mut at = run.start;
-        let mut announced = run.start;
+        let mut read_ahead = ReadAhead::at(run.start);
         while at < run.end {
             let piece = self.piece(run.end.saturating_sub(at));
             let piece_end = at.saturating_add(len(piece));
-            if piece_end < run.end && announced.saturating_sub(piece_end) <= READ_AHEAD_BYTES / 2 {
-                let from = announced.max(piece_end);
-                let until = piece_end.saturating_add(READ_AHEAD_BYTES).min(run.end);
-                fs.will_need(inode, from, until.saturating_sub(from));
-                announced = until;
-            }
+            read_ahead.before_read(fs, inode, piece_end, run.end);
             let read = fs.read_at(inode, at, piece)?;
             let data = piece.get(..read).unwrap_or_default();
             if data.is_empty() {
