@@ -1,6 +1,7 @@
 //! `DataObject`: a field and its value, `MESSAGE=text`, which any number of entries share.
 //! <https://systemd.io/JOURNAL_FILE_FORMAT/#data-objects>
 
+use diskfs_block::bytes::len_u64;
 use diskfs_block::{Error, Result, len_of};
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -153,12 +154,8 @@ impl Stored<'_> {
         bytes.try_reserve_exact(len).map_err(|_| no_room())?;
         bytes.resize(len, 0);
         self.reader.read(self.offset, &mut bytes)?;
-        Ok((bytes, len_of_usize(len) < self.len))
+        Ok((bytes, len_u64(len) < self.len))
     }
-}
-
-fn len_of_usize(len: usize) -> u64 {
-    u64::try_from(len).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

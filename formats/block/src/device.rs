@@ -146,8 +146,7 @@ pub fn read_within(
 
 /// A buffer's length in bytes, as devices count.
 pub fn len_of(buf: &[u8]) -> u64 {
-    // No buffer is longer than isize::MAX, which every u64 holds.
-    u64::try_from(buf.len()).unwrap_or(u64::MAX)
+    crate::bytes::len_u64(buf.len())
 }
 
 fn past_end(offset: u64, len_bytes: u64, size_bytes: u64) -> Error {

@@ -1,15 +1,8 @@
 //! Arithmetic on sizes, each operation with the reason why it cannot go wrong.
 
-/// A length in memory as bytes; a usize is at most 64 bits wide.
-pub(crate) fn to_u64(len: usize) -> u64 {
-    u64::try_from(len).unwrap_or(u64::MAX)
-}
-
-/// A length in bytes as one in memory. What does not fit saturates, and is refused by the length
-/// check or the allocation that follows.
-pub(crate) fn to_usize(len_bytes: u64) -> usize {
-    usize::try_from(len_bytes).unwrap_or(usize::MAX)
-}
+/// A length in memory as bytes, and a length in bytes as one in memory. What does not fit saturates,
+/// and is refused by the length check or the allocation that follows.
+pub(crate) use diskfs_block::bytes::{index as to_usize, len_u64 as to_u64};
 
 /// `2^bits`, or zero past the width.
 pub(crate) const fn power_of_two(bits: u32) -> u64 {
