@@ -5,13 +5,13 @@
 //! that was opened for reading is never written to.
 //!
 //! ```
-//! use diskfs::{Disk, OpenOptions};
+//! use diskfs::Disk;
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("demo.qcow2");
 //! # let bundled = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/images/demo.qcow2.zst");
 //! # zstd::stream::copy_decode(std::fs::File::open(bundled)?, std::fs::File::create(&path)?)?;
 //!
-//! let disk = Disk::open(&path, &OpenOptions::default())?;
+//! let disk = Disk::open(&path)?;
 //! for volume in disk.volumes()? {
 //!     let kind = volume.content()?.map_or("nothing known", |content| content.kind);
 //!     println!("{}: {} MiB, {kind}", volume.name(), volume.size_bytes() >> 20);
@@ -55,14 +55,14 @@ pub use diskfs_block as block;
 pub use diskfs_image as image;
 pub use diskfs_luks as luks;
 pub use diskfs_vfs as vfs;
-
 pub use diskfs_volume as volume;
 
 pub use diskfs_disk::{
-    CodePage, Commits, Content, ContentClass, Disk, DiskId, Error, ErrorKind, ExfatOptions,
-    Fallback, FatKind, FatOptions, File, FileDevice, Filesystem, Format, Gate, Group, Keys, LvmId,
-    MdArray, NewFilesystem, NewIds, OpenOptions, Result, RootReserve, Share, StaleBase,
-    SwapOptions, UuidChange, Volume, Wanted, WritableFilesystem, WriteOptions, guest, time,
+    CodePage, Commits, Content, ContentClass, Disk, DiskId, DiskOptions, Error, ErrorKind,
+    ExfatOptions, Fallback, FatKind, FatOptions, File, FileDevice, Filesystem, Format, Gate, Group,
+    Keys, LvmId, MdArray, NewFilesystem, NewIds, OpenOptions, Result, RootReserve, Share,
+    StaleBase, SwapOptions, UuidChange, Volume, Wanted, WritableFile, WritableFilesystem,
+    WriteOptions, guest, time,
 };
 
 #[cfg(feature = "deploy")]

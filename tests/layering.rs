@@ -184,7 +184,7 @@ const SOURCES_MAY_USE: &[(&str, &[&str])] = &[
     ("export/src/fuse", &["diskfs_vfs", "diskfs_disk"]),
     ("export/src/vhost_user", &["diskfs_block", "diskfs_disk"]),
     ("export/src/vhost_user/device", &[]),
-    ("vm/src/console", &["diskfs_export"]),
+    ("vm/src/console", &["diskfs_disk", "diskfs_export"]),
 ];
 
 /// Dependencies of the members among themselves: which, and whether for tests only.

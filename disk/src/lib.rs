@@ -21,8 +21,8 @@ pub use file::File;
 pub use file_device::FileDevice;
 pub use filesystem::{Filesystem, Names};
 pub use stack::{
-    CodePage, Commits, Content, ContentClass, Disk, DiskId, ExfatOptions, Fallback, FatKind,
-    FatOptions, Group, Keys, LvmId, MdArray, NewFilesystem, NewIds, RootReserve, SwapOptions,
-    UuidChange, Volume, Wanted, WriteOptions,
+    CodePage, Commits, Content, ContentClass, Disk, DiskId, DiskOptions, ExfatOptions, Fallback,
+    FatKind, FatOptions, Group, Keys, LvmId, MdArray, NewFilesystem, NewIds, RootReserve,
+    SwapOptions, UuidChange, Volume, Wanted, WriteOptions,
 };
-pub use writable::WritableFilesystem;
+pub use writable::{WritableFile, WritableFilesystem};

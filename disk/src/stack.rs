@@ -13,6 +13,7 @@ mod lvm;
 mod magic;
 mod md;
 mod mkfs;
+mod options;
 mod overlay;
 mod place;
 mod system_root;
@@ -20,12 +21,11 @@ mod volume;
 mod volumes;
 mod writer;
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use diskfs_block::{BlockRead, Overlay};
-use diskfs_image::{Description, Image, ImageSpec, OpenOptions, WritableImage};
+use diskfs_image::{Description, Image, WritableImage};
 use diskfs_volume::{PartitionTable, read_table};
 
 pub use content::{Content, ContentClass};
@@ -37,11 +37,13 @@ pub use luks::Keys;
 pub use lvm::{Group, LvmId, NewIds};
 pub use md::MdArray;
 pub use mkfs::{CodePage, ExfatOptions, FatKind, FatOptions, NewFilesystem, SwapOptions};
+pub use options::DiskOptions;
 pub(crate) use system_root::{holds_system, holds_usr};
 pub use volume::Volume;
 
 use crate::{Error, ErrorKind, Filesystem, Result, WritableFilesystem};
 use guest_disk::GuestDisk;
+use options::Settings;
 use volumes::Volumes;
 
 /// A virtual machine's disk: an image, the volumes on it, and their filesystems.
@@ -54,9 +56,8 @@ pub struct Disk {
     image: Opened,
     path: PathBuf,
     table: OnceLock<Option<PartitionTable>>,
-    keys: OnceLock<Keys>,
-    code_page: OnceLock<CodePage>,
-    fallback: OnceLock<FallbackOfDisk>,
+    settings: Settings,
+    fallback: Option<FallbackOfDisk>,
     volumes: OnceLock<Volumes>,
     /// The machine's other disks.
     further: Vec<Disk>,
@@ -71,93 +72,30 @@ enum Opened {
     DryRun(Image, Arc<Overlay>),
 }
 
-/// What a dry run may change: more would not be what one looks at before doing it.
-const DRY_RUN_MAX_BYTES: u64 = 1 << 30;
-
 impl Disk {
-    /// Opens the image at `path`, read-only.
+    /// Opens the image at `path`, read-only, with the default options.
     ///
     /// # Errors
-    /// `NotFound`, `Denied`, `Locked` when a running machine writes to it, `Corrupt`,
-    /// `Unsupported`.
-    pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
-        let path = path.as_ref();
-        let image = Image::open(path, options).map_err(|e| Error::from(e).in_file(path))?;
-        tracing::info!(image = %path.display(), "image opened");
-        Ok(Self::new(Opened::ReadOnly(image), path))
+    /// As [`DiskOptions::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::options().open(path)
     }
 
-    /// Opens an image as the user spells it: `disk.qcow2,snapshot=before`. What the spelling says
-    /// goes before what `options` say.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open), and `Invalid` for an option that there is not.
-    pub fn open_spec(spec: impl AsRef<OsStr>, options: &OpenOptions) -> Result<Self> {
-        let spec = ImageSpec::parse(spec.as_ref())?;
-        Self::open(&spec.path, &spec.options_over(options))
+    /// Returns the options for opening a disk: read-only, and of this image alone, until they say otherwise.
+    pub fn options() -> DiskOptions {
+        DiskOptions::default()
     }
 
-    /// Opens the image at `path` for reading and writing. Nobody else can use it meanwhile, and
-    /// nothing is written before somebody writes.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open); `Locked` when anybody uses it; `ReadOnly` for a snapshot.
-    pub fn open_writable(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
-        let path = path.as_ref();
-        let image = WritableImage::open(path, options).map_err(|e| Error::from(e).in_file(path))?;
-        tracing::info!(image = %path.display(), "image opened for writing");
-        Ok(Self::new(Opened::Writable(image), path))
-    }
-
-    /// Opens the image at `path` with `overlay` over it, a qcow2 image that takes all changes. The
-    /// overlay is made if it isn't there; else it must be one of this image, and is continued.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open); `Invalid` for something else that is at `overlay`; `Unsupported`
-    /// for a snapshot.
-    pub fn open_overlay(
-        path: impl AsRef<Path>,
-        overlay: impl AsRef<Path>,
-        options: &OpenOptions,
-    ) -> Result<Self> {
-        let (path, overlay) = (path.as_ref(), overlay.as_ref());
-        let (image, began) = overlay::open(path, overlay, options)?;
-        tracing::info!(image = %path.display(), overlay = %overlay.display(), ?began, "overlay opened");
-        Ok(Self::new(Opened::Writable(image), overlay))
-    }
-
-    /// Opens the image at `path` for reading, and for writes that are kept in memory and forgotten;
-    /// [`changed_in_memory`](Self::changed_in_memory) tells how much they came to.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub fn open_dry_run(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
-        let path = path.as_ref();
-        let image = Image::open(path, options).map_err(|e| Error::from(e).in_file(path))?;
-        let overlay = Arc::new(Overlay::in_memory(image.device(), DRY_RUN_MAX_BYTES));
-        Ok(Self::new(Opened::DryRun(image, overlay), path))
-    }
-
-    fn new(image: Opened, path: &Path) -> Self {
+    fn new(image: Opened, path: PathBuf, settings: Settings) -> Self {
         Self {
             image,
-            path: path.to_owned(),
+            path,
             table: OnceLock::new(),
-            keys: OnceLock::new(),
-            code_page: OnceLock::new(),
-            fallback: OnceLock::new(),
+            fallback: settings.fallback_of_disk(),
+            settings,
             volumes: OnceLock::new(),
             further: Vec::new(),
         }
-    }
-
-    /// Adds another disk of the same machine: its partitions are volumes called `disk2/p1` (then
-    /// `disk3/p1`, ...), and groups and arrays are put together of what is on all of them.
-    #[must_use]
-    pub fn with(mut self, other: Self) -> Self {
-        self.volumes = OnceLock::new();
-        self.further.push(other);
-        self
     }
 
     /// The machine's other disks, in the order in which they were added.
@@ -196,11 +134,12 @@ impl Disk {
     }
 
     /// The disk as it is in the image behind this one, whose changes are then left out; `None` without
-    /// one, and for a disk that is open for writing. Keys and the like are to be set again.
+    /// one, and for a disk that is open for writing. It has the keys, the code page and the fallback of this one.
     pub fn backing(&self) -> Option<Self> {
         let backing = self.image()?.backing()?;
         let path = backing.description().path.clone();
-        Some(Self::new(Opened::ReadOnly(backing), &path))
+        let settings = self.settings.clone();
+        Some(Self::new(Opened::ReadOnly(backing), path, settings))
     }
 
     /// How many bytes of the disk a dry run has changed so far, in blocks of 4 KiB; `None` when it
@@ -259,31 +198,13 @@ impl Disk {
         Ok(self.table.get().and_then(Option::as_ref))
     }
 
-    /// Sets the keys that encrypted volumes are unlocked with. They count once: before anything asks
-    /// for the volumes.
-    pub fn set_keys(&self, keys: Keys) {
-        let _ = self.keys.set(keys); // Those that were set before stay.
-    }
-
-    /// Sets the code page that short names on FAT are in, for all volumes. It counts once: before
-    /// anything asks for the volumes.
-    pub fn set_code_page(&self, code_page: CodePage) {
-        let _ = self.code_page.set(code_page);
-    }
-
-    /// Sets what opens the filesystems that no driver here does. It counts once: before anything asks
-    /// for the volumes.
-    pub fn set_fallback(&self, fallback: Arc<dyn Fallback>) {
-        let _ = self.fallback.set(FallbackOfDisk::new(fallback));
-    }
-
     /// A volume of this disk, with what was set for all.
     fn with_settings(&self, volume: Volume) -> Volume {
-        let volume = match self.code_page.get() {
-            Some(code_page) => volume.in_code_page(*code_page),
+        let volume = match self.settings.code_page {
+            Some(code_page) => volume.in_code_page(code_page),
             None => volume,
         };
-        match self.fallback.get() {
+        match &self.fallback {
             Some(fallback) => volume.with_fallback(fallback.clone()),
             None => volume,
         }
@@ -327,7 +248,7 @@ impl Disk {
         if let Some(found) = self.volumes.get() {
             return Ok(found);
         }
-        let mut found = Volumes::find(self, self.keys.get())?;
+        let mut found = Volumes::find(self, self.settings.keys.as_ref())?;
         let all = std::mem::take(&mut found.all).into_iter();
         found.all = all.map(|volume| self.with_settings(volume)).collect();
         // Another thread may have read the same bytes meanwhile.

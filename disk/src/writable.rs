@@ -1,11 +1,17 @@
 //! A filesystem that can be written.
 
+mod file;
+mod paths;
+mod transaction;
+
 use std::path::Path;
 use std::sync::Arc;
 
 use diskfs_vfs::{self as vfs, FsRead, FsWrite, Remains};
 
 use crate::{Error, Filesystem, Result};
+
+pub use file::WritableFile;
 
 /// An open filesystem of a disk that can be written. Cloning it is cheap, and all clones are the
 /// same filesystem.
@@ -38,6 +44,16 @@ impl WritableFilesystem {
     /// The same filesystem, to read: what was written is seen at once.
     pub fn reader(&self) -> &Filesystem {
         &self.reader
+    }
+
+    /// The name of the volume that it is on.
+    pub fn volume(&self) -> &str {
+        self.reader.volume()
+    }
+
+    /// The path of the image that it is in.
+    pub fn image_path(&self) -> &Path {
+        self.reader.image_path()
     }
 
     /// The driver, for what works by inode number.

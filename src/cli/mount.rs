@@ -175,7 +175,6 @@ pub(super) fn run(args: &Mount, session: &mut Session) -> Result<()> {
     let operands = args.operands()?;
     if args.explain {
         let disk = session.disk(operands.image, &operands.source)?;
-        operands.source.volume.set_up(&disk);
         return explain::run(&disk, session);
     }
     let (orphaned, pipe) = io::pipe()?;

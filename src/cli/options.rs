@@ -7,10 +7,9 @@ use std::sync::Arc;
 use clap::Args;
 
 use diskfs::guest;
-use diskfs::image::ImageSpec;
 use diskfs::{
-    CodePage, Disk, Error, ErrorKind, Filesystem, Format, Gate, Keys, OpenOptions, Result, Share,
-    StaleBase, WritableFilesystem, WriteOptions,
+    CodePage, Disk, DiskOptions, Error, ErrorKind, Filesystem, Format, Gate, Keys, OpenOptions,
+    Result, Share, StaleBase, WritableFilesystem, WriteOptions,
 };
 
 use super::bytes;
@@ -40,7 +39,7 @@ pub(crate) struct SourceArgs {
 impl SourceArgs {
     /// Opens `image` as the user spells it, with the machine's other disks.
     pub(crate) fn open(&self, image: &OsStr) -> Result<Disk> {
-        self.open_all(image, |spec, options| Disk::open(&spec.path, options))
+        self.open_with(image, |options| options)
     }
 
     /// The disk of the image that `disk` is an overlay of, which was opened by these options.
@@ -55,68 +54,52 @@ impl SourceArgs {
             let reason = "the machine's other disks have no backing file to take";
             return Err(Error::new(ErrorKind::Invalid, reason));
         }
-        if let Some(keys) = self.image.keys.load()? {
-            backing.set_keys(keys);
-        }
-        #[cfg(feature = "microvm")]
-        self.vm.equip(&backing)?;
         Ok(backing)
     }
 
     /// The same for writing, into `overlay` where there is one.
     pub(crate) fn open_writable(&self, image: &OsStr, overlay: Option<&Path>) -> Result<Disk> {
-        if overlay.is_some() && !self.add.is_empty() {
-            let reason = "one overlay takes the changes of one image";
-            return Err(Error::new(ErrorKind::Invalid, reason));
-        }
-        self.open_all(image, |spec, options| match overlay {
-            Some(overlay) => Disk::open_overlay(&spec.path, overlay, options),
-            None => Disk::open_writable(&spec.path, options),
+        self.open_with(image, |options| match overlay {
+            Some(overlay) => options.overlay(overlay),
+            None => options.read_only(false),
         })
     }
 
     /// The same, with changes that are forgotten.
     pub(crate) fn open_dry_run(&self, image: &OsStr) -> Result<Disk> {
-        self.open_all(image, |spec, options| {
-            Disk::open_dry_run(&spec.path, options)
-        })
+        self.open_with(image, DiskOptions::dry_run)
     }
 
-    fn open_all(
+    fn open_with(
         &self,
         image: &OsStr,
-        open: impl Fn(&ImageSpec, &OpenOptions) -> Result<Disk>,
+        access: impl Fn(DiskOptions) -> DiskOptions,
     ) -> Result<Disk> {
+        let options = self.disk_options()?;
         #[cfg(feature = "microvm")]
-        if self.vm.lacks_kernel() {
-            // It may be open for writing by one only, so this one is closed before.
-            let looked_into =
-                self.open_images(image, |spec, options| Disk::open(&spec.path, options))?;
-            self.vm.take_kernel(&looked_into, self.volume.os)?;
-        }
-        let disk = self.open_images(image, open)?;
-        #[cfg(feature = "microvm")]
-        self.vm.equip(&disk)?;
-        Ok(disk)
-    }
-
-    fn open_images(
-        &self,
-        image: &OsStr,
-        open: impl Fn(&ImageSpec, &OpenOptions) -> Result<Disk>,
-    ) -> Result<Disk> {
-        let keys = self.image.keys.load()?;
-        let options = self.image.options_with(keys.as_ref())?;
-        let one = |image: &OsStr| {
-            let spec = ImageSpec::parse(image)?;
-            open(&spec, &spec.options_over(&options))
+        let options = {
+            if self.vm.lacks_kernel() {
+                // It may be open for writing by one only, so this one is closed before.
+                let looked_into = options.clone().fallback(self.vm.fallback()?);
+                self.vm
+                    .take_kernel(&looked_into.open_spec(image)?, self.volume.os)?;
+            }
+            options.fallback(self.vm.fallback()?)
         };
-        let further = self.add.iter();
-        let disk = further.fold(one(image), |disk, other| Ok(disk?.with(one(other)?)))?;
+        access(options).open_spec(image)
+    }
+
+    /// The options as the library takes them, but for the fallback. Keys that are to be asked for are asked for now.
+    fn disk_options(&self) -> Result<DiskOptions> {
+        let keys = self.image.keys.load()?;
+        let mut options = Disk::options().image(self.image.options_with(keys.as_ref())?);
         if let Some(keys) = keys {
-            disk.set_keys(keys);
+            options = options.keys(keys);
         }
-        Ok(disk)
+        if let Some(code_page) = self.volume.code_page {
+            options = options.code_page(code_page);
+        }
+        self.add.iter().try_fold(options, DiskOptions::add_spec)
     }
 }
 
@@ -232,16 +215,8 @@ impl VolumeArgs {
         named || self.os.is_some()
     }
 
-    /// Tells the disk how to open its volumes: the code page.
-    pub(crate) fn set_up(&self, disk: &Disk) {
-        if let Some(code_page) = self.code_page {
-            disk.set_code_page(code_page);
-        }
-    }
-
     /// The volume that is named; `None` when none is.
     pub(crate) fn volume(&self, disk: &Disk) -> Result<Option<diskfs::Volume>> {
-        self.set_up(disk);
         match (&self.volume, self.partition, self.offset) {
             (Some(name), _, _) => disk.volume(name).map(Some),
             (None, Some(number), _) => disk.volume(&format!("p{number}")).map(Some),

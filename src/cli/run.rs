@@ -182,7 +182,6 @@ impl Run {
     /// The files of the guest that is meant, and how they are mounted.
     fn guest(&self, disk: &Disk) -> Result<(Filesystem, Steps)> {
         let which = &self.source.volume;
-        which.set_up(disk);
         let volume = match which.volume(disk)? {
             Some(volume) => volume,
             None => match guest::meant(disk, which.os)? {

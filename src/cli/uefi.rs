@@ -99,7 +99,7 @@ pub(super) fn run(args: &Uefi, session: &mut Session) -> Result<()> {
 impl Flash {
     fn read(&self) -> Result<VariableStore> {
         let (path, options) = open_options(&self.image, &self.options)?;
-        let disk = Disk::open(&path, &options)?;
+        let disk = Disk::options().image(options).open(&path)?;
         let device = disk.volume("disk")?.device()?;
         store(&*device).map_err(|error| error.in_file(&path))
     }
@@ -110,7 +110,10 @@ impl Flash {
         edit: impl FnOnce(&mut VariableStore) -> Result<Edit>,
     ) -> Result<()> {
         let (path, options) = open_options(&self.image, &self.options)?;
-        let disk = Disk::open_writable(&path, &options)?;
+        let disk = Disk::options()
+            .image(options)
+            .read_only(false)
+            .open(&path)?;
         let device = disk.volume("disk")?.writable_device()?;
         let mut store = store(&*device).map_err(|error| error.in_file(&path))?;
         let edit = edit(&mut store).map_err(|error| error.in_file(&path))?;

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use diskfs::vm::appliance::{self, GuestKernel};
 use diskfs::vm::{Appliance, Choice, MicroVm, VmOptions};
-use diskfs::{Disk, Error, ErrorKind, Result, guest};
+use diskfs::{Disk, Error, ErrorKind, Fallback, Result, guest};
 
 use super::bytes;
 use super::config::Config;
@@ -87,10 +87,9 @@ impl VmArgs {
         self.appliance.clone().or(configured)
     }
 
-    /// Lets a disk have what opens what no driver does.
-    pub(crate) fn equip(&self, disk: &Disk) -> Result<()> {
-        disk.set_fallback(Arc::new(MicroVm::new(self.options()?)));
-        Ok(())
+    /// What opens the filesystems that have no driver.
+    pub(crate) fn fallback(&self) -> Result<Arc<dyn Fallback>> {
+        Ok(Arc::new(MicroVm::new(self.options()?)))
     }
 
     /// Whether the guest's kernel is still to be taken.
@@ -100,7 +99,6 @@ impl VmArgs {
 
     /// Takes the kernel of the system on this disk, which the appliance's reads where no driver does.
     pub(crate) fn take_kernel(&self, disk: &Disk, os: Option<usize>) -> Result<()> {
-        self.equip(disk)?;
         let system = guest::meant(disk, os)?.ok_or_else(|| guest::no_system(disk))?;
         let appliance = Appliance::find(self.options()?.appliance.as_deref());
         let kernel = GuestKernel::of(&system, &appliance)?;

@@ -8,7 +8,7 @@ use clap::Args;
 
 use diskfs::export::fuse::wait_for_servers;
 use diskfs::image::ImageSpec;
-use diskfs::{Disk, ErrorKind, OpenOptions, Result};
+use diskfs::{Disk, ErrorKind, Result};
 use serde_json::{Map, Value, json};
 
 use super::session::{Output, Session, stdout};
@@ -54,9 +54,8 @@ pub(super) fn run(args: &Wait, session: &mut Session) -> Result<()> {
 fn wait(image: &OsStr) -> Result<()> {
     let spec = ImageSpec::parse(image)?;
     let ended = wait_for_servers(&spec.path);
-    let options = spec.options_over(&OpenOptions::default());
     loop {
-        match Disk::open(&spec.path, &options) {
+        match Disk::options().open_spec(image) {
             Err(error) if error.kind() == ErrorKind::Locked => thread::sleep(PAUSE),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Denied) => {
                 return Err(error);

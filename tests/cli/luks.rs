@@ -196,7 +196,10 @@ fn luks_inside_of_lvm() {
         return;
     }
     let disk = image("lvm-linear.raw");
-    let opened = diskfs::Disk::open_writable(disk.path(), &diskfs::OpenOptions::default()).unwrap();
+    let opened = diskfs::Disk::options()
+        .read_only(false)
+        .open(disk.path())
+        .unwrap();
     let root = opened
         .volume("vg0/root")
         .unwrap()

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use diskfs::{Disk, OpenOptions};
+use diskfs::Disk;
 use diskfs_fixtures::{Lvm, Part, TempImage, image, require, require_root, run};
 use serde_json::Value;
 
@@ -96,7 +96,7 @@ fn a_logical_volume_is_written() {
         if require("e2fsck").is_none() {
             return;
         }
-        let opened = diskfs::Disk::open(disk.path(), &diskfs::OpenOptions::default()).unwrap();
+        let opened = diskfs::Disk::open(disk.path()).unwrap();
         let device = opened.volume(volume).unwrap().device().unwrap();
         let mut bytes = vec![0; usize::try_from(device.size_bytes()).unwrap()];
         device.read_at(0, &mut bytes).unwrap();
@@ -109,7 +109,7 @@ fn a_logical_volume_is_written() {
 #[test]
 fn several_writers_of_a_logical_volume_are_one() {
     let image = image("lvm-raid.raw");
-    let opened = || Disk::open_writable(image.path(), &OpenOptions::default()).unwrap();
+    let opened = || Disk::options().read_only(false).open(image.path()).unwrap();
     let disk = opened();
     let volume = disk.volume("raid/raid10").unwrap();
     let first = volume.writable_device().unwrap();
@@ -130,7 +130,7 @@ fn several_writers_of_a_logical_volume_are_one() {
 /// What LVM says of the two disks of `lvm-striped.raw`: all but what has to change, and what has.
 fn told_by_lvm(image: &Path) -> (Vec<Value>, BTreeSet<String>) {
     let parts = [0, 1].map(|number| {
-        let disk = Disk::open(image, &OpenOptions::default()).unwrap();
+        let disk = Disk::open(image).unwrap();
         let volume = disk.volume(&format!("p{}", number + 1)).unwrap();
         Part {
             image,

@@ -1,7 +1,7 @@
 //! RAID of md.
 
 use diskfs::luks::Key;
-use diskfs::{Disk, Keys, OpenOptions, Volume};
+use diskfs::{Disk, Keys, Volume};
 use diskfs_fixtures::{image, pattern, require, run};
 
 use crate::diskfs;
@@ -28,7 +28,7 @@ fn arrays_are_volumes() {
 #[test]
 fn what_has_parity_is_read_and_not_written() {
     let image = image("md.raw");
-    let disk = Disk::open_writable(image.path(), &OpenOptions::default()).unwrap();
+    let disk = Disk::options().read_only(false).open(image.path()).unwrap();
     let volume = disk.volume("md7").unwrap();
     let mut bytes = vec![0; 100_000];
     volume.device().unwrap().read_at(0, &mut bytes).unwrap();
@@ -51,7 +51,7 @@ fn array(disk: &Disk, name: &str) -> Volume {
 fn stripes_and_copies_are_written() {
     let image = image("md.raw");
     let contents = pattern("new", 70_000);
-    let opened = || Disk::open_writable(image.path(), &OpenOptions::default()).unwrap();
+    let opened = || Disk::options().read_only(false).open(image.path()).unwrap();
     for name in ["raid0", "raid1", "raid10"] {
         let disk = opened();
         let device = array(&disk, name).writable_device().unwrap();
@@ -83,7 +83,7 @@ fn stripes_and_copies_are_written() {
 #[test]
 fn several_writers_of_an_array_are_one() {
     let image = image("md.raw");
-    let opened = || Disk::open_writable(image.path(), &OpenOptions::default()).unwrap();
+    let opened = || Disk::options().read_only(false).open(image.path()).unwrap();
     let disk = opened();
     let volume = array(&disk, "raid1");
     let first = volume.writable_device().unwrap();
@@ -111,7 +111,7 @@ fn an_array_is_left_clean_under_encryption() {
         return;
     }
     let image = image("md.raw");
-    let opened = || Disk::open_writable(image.path(), &OpenOptions::default()).unwrap();
+    let opened = || Disk::options().read_only(false).open(image.path()).unwrap();
     let disk = opened();
     let volume = array(&disk, "raid10");
     let (luks, key) = (
@@ -131,8 +131,11 @@ fn an_array_is_left_clean_under_encryption() {
     drop((device, volume));
     disk.close().unwrap();
 
-    let disk = opened();
-    disk.set_keys(Keys::default().with_all(Key::passphrase(b"secret")));
+    let disk = Disk::options()
+        .read_only(false)
+        .keys(Keys::default().with_all(Key::passphrase(b"secret")))
+        .open(image.path())
+        .unwrap();
     let inside = format!("{}/luks", array(&disk, "raid10").name());
     let device = disk.volume(&inside).unwrap().writable_device().unwrap();
     device.write_at(0, b"inside").unwrap();

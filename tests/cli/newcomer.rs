@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use diskfs::{Disk, OpenOptions};
+use diskfs::Disk;
 use diskfs_fixtures::{image, require, require_root};
 use serde_json::Value;
 
@@ -397,7 +397,7 @@ fn wrong_keys_are_told() {
 fn an_image_in_use_is_told() {
     let Some(scene) = scene() else { return };
     let path = scene.path().join("demo.qcow2");
-    let disk = Disk::open_writable(path, &OpenOptions::default()).unwrap();
+    let disk = Disk::options().read_only(false).open(path).unwrap();
     told(scene.path(), &[IN_USE], &Way::default());
     drop(disk);
 }

@@ -105,7 +105,7 @@ fn the_one_with_an_operating_system_is_meant() {
     let directory = tempfile::tempdir().unwrap();
     let demo = image("demo.qcow2");
     // The demo's root as a file, by diskfs itself: its device from byte 10 MiB on.
-    let disk = diskfs::Disk::open(demo.path(), &diskfs::OpenOptions::default()).unwrap();
+    let disk = diskfs::Disk::open(demo.path()).unwrap();
     let root = disk.volume("p1").unwrap().device().unwrap();
     let mut bytes = vec![0; usize::try_from(root.size_bytes()).unwrap()];
     root.read_at(0, &mut bytes).unwrap();

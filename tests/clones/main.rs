@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use diskfs::vfs::{Follow, FsRead, NewAttributes, NewKind, resolve};
-use diskfs::{Disk, OpenOptions, WritableFilesystem, WriteOptions, guest};
+use diskfs::{Disk, WritableFilesystem, WriteOptions, guest};
 use diskfs_fixtures::{image, require, run};
 
 const CLONES: usize = 200;
@@ -20,7 +20,7 @@ struct Clone {
 
 impl Clone {
     fn open(base: &Path, overlay: &Path) -> Self {
-        let disk = Disk::open_overlay(base, overlay, &OpenOptions::default()).unwrap();
+        let disk = Disk::options().overlay(overlay).open(base).unwrap();
         let system = guest::meant(&disk, None).unwrap().unwrap();
         let filesystem = system.writable_filesystem(&WriteOptions::default());
         Self {
@@ -97,7 +97,7 @@ fn two_hundred_clones_are_open_at_once() {
     clones.into_iter().for_each(Clone::close);
 
     for n in (0..CLONES).step_by(20) {
-        let disk = Disk::open(overlay(n), &OpenOptions::default()).unwrap();
+        let disk = Disk::open(overlay(n)).unwrap();
         let tree = guest::meant(&disk, None).unwrap().unwrap();
         let tree = tree.filesystem().unwrap();
         assert_eq!(own_files(tree.as_fs(), "/home/ann"), [name(n)]);

@@ -3,8 +3,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use diskfs::Disk;
 use diskfs::guest;
-use diskfs::{Disk, OpenOptions};
 use diskfs_fixtures::{image, require_root, run, unmount};
 
 const MIB: u64 = 1 << 20;
@@ -60,8 +60,8 @@ fn the_tree_is_as_the_kernel_puts_it_together() {
     let bound = kernel.directory.path().join("srv/my data");
     kernel.add("opt/data", "bind", &bound);
 
-    let open = |path: PathBuf| Disk::open(path, &OpenOptions::default()).unwrap();
-    let disk = open(system.path()).with(open(data.path()));
+    let disk = Disk::options().add(data.path()).open(system.path());
+    let disk = disk.unwrap();
     let system = guest::meant(&disk, None).unwrap().unwrap();
     let tree = system.filesystem().unwrap();
     let mut ours = Vec::new();

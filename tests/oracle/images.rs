@@ -32,8 +32,7 @@ fn every_form_of_qcow2_holds_the_same_disk() {
     let expected = expected_tree("ext2");
     for name in CONVERTED {
         let image = image(name);
-        let disk = Disk::open(image.path(), &OpenOptions::default())
-            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        let disk = Disk::open(image.path()).unwrap_or_else(|error| panic!("{name}: {error}"));
         let device = disk.device();
         let mut bytes = vec![0; expected_bytes.len()];
         assert_eq!(device.size_bytes(), expected_bytes.len() as u64, "{name}");
@@ -61,7 +60,8 @@ fn snapshots_are_read_by_name_and_by_id() {
         (",snapshot=2", 0x22),
     ] {
         let spec = format!("{path}{suffix}");
-        let disk = Disk::open_spec(&spec, &OpenOptions::default())
+        let disk = Disk::options()
+            .open_spec(&spec)
             .unwrap_or_else(|error| panic!("{suffix}: {error}"));
         let mut bytes = vec![0; 64 << 10];
         disk.device()
@@ -73,7 +73,7 @@ fn snapshots_are_read_by_name_and_by_id() {
             bytes[0]
         );
     }
-    let error = Disk::open_spec(format!("{path},snapshot=never"), &OpenOptions::default());
+    let error = Disk::options().open_spec(format!("{path},snapshot=never"));
     assert_eq!(
         error.expect_err("no such snapshot").kind(),
         ErrorKind::NotFound
@@ -100,7 +100,7 @@ fn zero_clusters_hide_what_is_behind_them() {
 #[test]
 fn what_is_not_read_is_refused() {
     let name = "qcow2-unknown-feature.qcow2";
-    let error = Disk::open(image(name).path(), &OpenOptions::default()).expect_err(name);
+    let error = Disk::open(image(name).path()).expect_err(name);
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("feature"), "{error}");
 }
@@ -109,7 +109,7 @@ fn what_is_not_read_is_refused() {
 #[test]
 fn what_is_encrypted_needs_a_key() {
     let image = image("qcow2-luks.qcow2");
-    let disk = Disk::open(image.path(), &OpenOptions::default()).expect("it opens");
+    let disk = Disk::open(image.path()).expect("it opens");
     let header = disk.image_luks().expect("readable").expect("a header");
     assert_eq!(header.cipher(), "aes-xts-plain64");
     // Nothing was ever written to it.
@@ -120,7 +120,10 @@ fn what_is_encrypted_needs_a_key() {
         unlock: Some(Arc::new(keys)),
         ..OpenOptions::default()
     };
-    let error = Disk::open(image.path(), &options).expect_err("no slot opens");
+    let error = Disk::options()
+        .image(options)
+        .open(image.path())
+        .expect_err("no slot opens");
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
 }
 
@@ -210,7 +213,10 @@ fn a_filesystem_is_read_from_a_snapshot() {
         snapshot: Some("before".to_owned()),
         ..Default::default()
     };
-    let disk = Disk::open(&image, &options).unwrap_or_else(|error| panic!("{error}"));
+    let disk = Disk::options()
+        .image(options)
+        .open(&image)
+        .unwrap_or_else(|error| panic!("{error}"));
     let filesystem = disk.filesystem().unwrap_or_else(|error| panic!("{error}"));
     assert_same("before", &expected_tree("ext4-default"), &filesystem);
     assert!(
@@ -242,14 +248,8 @@ fn a_disk_in_use_is_refused() {
     BufReader::new(holder.stdout.as_mut().expect("piped"))
         .read_line(&mut line)
         .expect("it answers");
-    let refused = Disk::open(image.path(), &OpenOptions::default());
-    let forced = Disk::open(
-        image.path(),
-        &OpenOptions {
-            share: Share::Force,
-            ..Default::default()
-        },
-    );
+    let refused = Disk::open(image.path());
+    let forced = Disk::options().share(Share::Force).open(image.path());
     drop(holder.stdin.take());
     holder.wait().expect("it ends");
     assert_eq!(refused.expect_err("locked").kind(), ErrorKind::Locked);

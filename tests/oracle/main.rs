@@ -10,7 +10,7 @@ mod writable;
 
 use std::path::Path;
 
-use diskfs::{Disk, Filesystem, OpenOptions};
+use diskfs::{Disk, Filesystem};
 use diskfs_fixtures::Tree;
 
 /// At most so many differences of one tree are shown.
@@ -24,8 +24,7 @@ fn filesystem(image: &Path) -> Filesystem {
 }
 
 fn disk(image: &Path) -> Disk {
-    Disk::open(image, &OpenOptions::default())
-        .unwrap_or_else(|error| panic!("{}: {error}", image.display()))
+    Disk::open(image).unwrap_or_else(|error| panic!("{}: {error}", image.display()))
 }
 
 /// How the filesystem differs from what is expected; empty when it doesn't.

@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
+use diskfs::Disk;
 use diskfs::vm::{Choice, Kind, MicroVm, VmOptions};
-use diskfs::{Disk, OpenOptions};
 use diskfs_fixtures::{require, skip};
 
 /// The program under test.
@@ -71,9 +71,10 @@ fn at(image: &Path, path: &str) -> std::ffi::OsString {
 
 /// Opens an image whose filesystems a microVM may open.
 fn open(appliance: &Path, image: &Path) -> Disk {
-    let disk = Disk::open(image, &OpenOptions::default()).expect("the image opens");
-    disk.set_fallback(Arc::new(micro_vm(appliance)));
-    disk
+    Disk::options()
+        .fallback(Arc::new(micro_vm(appliance)))
+        .open(image)
+        .expect("the image opens")
 }
 
 fn micro_vm(appliance: &Path) -> MicroVm {

@@ -16,8 +16,7 @@ pub(super) const KIND: &str = "crypto_LUKS";
 
 /// Keys of encrypted volumes and images, each for one or for all of them.
 ///
-/// [`Disk::set_keys`](crate::Disk::set_keys) takes those of volumes;
-/// [`OpenOptions::unlock`](crate::OpenOptions::unlock) those of images whose own data is encrypted.
+/// [`DiskOptions::keys`](crate::DiskOptions::keys) takes them.
 #[derive(Debug, Clone, Default)]
 pub struct Keys {
     given: Vec<(Whose, Key)>,

@@ -104,7 +104,7 @@ impl Volume {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Disk, OpenOptions};
+    use crate::Disk;
 
     /// Formats the partition of a disk, and reads what the filesystem notes at `field`.
     fn noted(new: &NewFilesystem, field: u64) -> u32 {
@@ -114,7 +114,7 @@ mod tests {
         disk[446 + 4..446 + 16].copy_from_slice(&[0x0c, 0, 0, 0, 0, 8, 0, 0, 0, 0x70, 0, 0]);
         disk[510..512].copy_from_slice(&[0x55, 0xaa]);
         std::fs::write(&path, disk).unwrap();
-        let disk = Disk::open_writable(&path, &OpenOptions::default()).unwrap();
+        let disk = Disk::options().read_only(false).open(&path).unwrap();
         let volume = disk.volume("p1").unwrap();
         volume.format(new, Existing::Keep).unwrap();
         let mut bytes = [0; 4];

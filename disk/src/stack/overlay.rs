@@ -7,20 +7,9 @@ use diskfs_image::{Description, Format, Image, OpenOptions, WritableImage};
 
 use crate::{Error, ErrorKind, Result};
 
-/// Whether the overlay was there before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Began {
-    Now,
-    Earlier,
-}
-
 /// Opens `overlay` for writing, with `image` behind it. One that isn't there is made; one that is
 /// there must be an overlay of this image.
-pub(super) fn open(
-    image: &Path,
-    overlay: &Path,
-    options: &OpenOptions,
-) -> Result<(WritableImage, Began)> {
+pub(super) fn open(image: &Path, overlay: &Path, options: &OpenOptions) -> Result<WritableImage> {
     if let Some(name) = &options.snapshot {
         let reason = format!("an overlay is of the current state, not of snapshot `{name}`");
         return Err(Error::new(ErrorKind::Unsupported, reason)
@@ -33,9 +22,8 @@ pub(super) fn open(
         .map_err(|e| Error::from(e).in_file(image))?;
     // The user named it: only what it names itself is somebody else's word.
     let gate = options.gate.clone().allow_file(&real);
-    let began = if overlay.symlink_metadata().is_ok() {
-        Began::Earlier
-    } else {
+    let is_new = overlay.symlink_metadata().is_err();
+    if is_new {
         let backing = NewBacking {
             name: name_from(overlay, &real),
             format,
@@ -49,8 +37,7 @@ pub(super) fn open(
             overlay,
             &CreateOptions::new(NewImage::Qcow2(Box::new(new)), None),
         )?;
-        Began::Now
-    };
+    }
     let options = OpenOptions {
         format: Some(Format::Qcow2),
         backing_format: None,
@@ -58,13 +45,12 @@ pub(super) fn open(
         ..options.clone()
     };
     let opened = open_overlay(overlay, &options, (image, format));
-    let opened = opened.inspect_err(|_| {
-        if began == Began::Now {
+    opened.inspect_err(|_| {
+        if is_new {
             // Of no use to anybody, and the next try would go on with it.
             let _ = std::fs::remove_file(overlay);
         }
-    })?;
-    Ok((opened, began))
+    })
 }
 
 fn open_overlay(

@@ -7,14 +7,14 @@
 //!
 //! ```
 //! use diskfs_deploy::{Deployment, Plan};
-//! use diskfs_disk::{Commits, Disk, OpenOptions, RootReserve, WriteOptions};
+//! use diskfs_disk::{Commits, Disk, RootReserve, WriteOptions};
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("demo.qcow2");
 //! # let bundled = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/images/demo.qcow2.zst");
 //! # zstd::stream::copy_decode(std::fs::File::open(bundled)?, std::fs::File::create(&path)?)?;
 //!
 //! let plan = Plan::parse("steps: [{hostname: web1.example.org}, {write: {path: /etc/motd, text: hi}}]")?;
-//! let disk = Disk::open_writable(&path, &OpenOptions::default())?;
+//! let disk = Disk::options().read_only(false).open(&path)?;
 //! let deployment = Deployment::prepare(disk.filesystem()?, &plan)?;
 //! print!("{}", String::from_utf8_lossy(&deployment.diff()?));
 //! let options = WriteOptions {

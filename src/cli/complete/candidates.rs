@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use diskfs::image::ImageSpec;
 use diskfs::vfs::{FileType, Follow};
-use diskfs::{Disk, Filesystem, OpenOptions, Result, Share};
+use diskfs::{Disk, Filesystem, Result, Share};
 
 use crate::cli::deploy::reference;
 use crate::cli::operand::Operand;
@@ -144,10 +144,5 @@ fn is_file(image: &OsStr) -> bool {
 
 /// Opens an image to be looked at, also while somebody writes to it: names are offered, no more.
 fn open(image: &OsStr) -> Result<Disk> {
-    let spec = ImageSpec::parse(image)?;
-    let options = OpenOptions {
-        share: Share::Force,
-        ..OpenOptions::default()
-    };
-    Disk::open(&spec.path, &spec.options_over(&options))
+    Disk::options().share(Share::Force).open_spec(image)
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use diskfs::vfs::{NewAttributes, NewKind, SyncFile};
 use diskfs::vm::{Choice, Kind, MicroVm, VmOptions};
-use diskfs::{Disk, OpenOptions, WriteOptions};
+use diskfs::{Disk, WriteOptions};
 use diskfs_fixtures::{Workshop, run};
 use rustix::process::{Signal, kill_process};
 
@@ -49,8 +49,11 @@ fn killed_it_answers_errors_and_loses_nothing_that_was_synced() {
     };
     let shop = Workshop::new().unwrap();
     let (image, own) = (xfs(&shop), own_appliance(&shop, &appliance));
-    let disk = Disk::open_writable(&image, &OpenOptions::default()).unwrap();
-    disk.set_fallback(std::sync::Arc::new(micro_vm(&own)));
+    let disk = Disk::options()
+        .read_only(false)
+        .fallback(std::sync::Arc::new(micro_vm(&own)))
+        .open(&image)
+        .unwrap();
     let filesystem = disk.writable_filesystem(&WriteOptions::default()).unwrap();
     let fs = filesystem.as_fs();
     let attributes = NewAttributes::for_root(0o644);
@@ -162,13 +165,16 @@ fn one_that_hangs_is_killed_when_the_time_of_a_call_is_over() {
     };
     let shop = Workshop::new().unwrap();
     let (image, own) = (xfs(&shop), own_appliance(&shop, &appliance));
-    let disk = Disk::open_writable(&image, &OpenOptions::default()).unwrap();
-    disk.set_fallback(std::sync::Arc::new(MicroVm::new(VmOptions {
-        appliance: Some(own.clone()),
-        choice: Choice::Only(Kind::Uml),
-        call_deadline: Duration::from_secs(1),
-        ..VmOptions::default()
-    })));
+    let disk = Disk::options()
+        .read_only(false)
+        .fallback(std::sync::Arc::new(MicroVm::new(VmOptions {
+            appliance: Some(own.clone()),
+            choice: Choice::Only(Kind::Uml),
+            call_deadline: Duration::from_secs(1),
+            ..VmOptions::default()
+        })))
+        .open(&image)
+        .unwrap();
     let filesystem = disk.writable_filesystem(&WriteOptions::default()).unwrap();
     let fs = filesystem.as_fs();
     let attributes = NewAttributes::for_root(0o644);

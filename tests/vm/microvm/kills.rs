@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use diskfs::vfs::{FsWrite, NewAttributes, NewKind, SyncFile};
-use diskfs::{Disk, OpenOptions, WriteOptions};
+use diskfs::{Disk, WriteOptions};
 use diskfs_fixtures::{Workshop, pattern, run};
 use rustix::process::{Signal, kill_process};
 
@@ -128,8 +128,11 @@ fn the_machine_is_killed() {
 
 /// Writes and syncs files until the machine is killed. Returns those that were synced.
 fn write_until_killed(victim: &Victim, n: usize) -> Vec<(String, Vec<u8>)> {
-    let disk = Disk::open_writable(&victim.image, &OpenOptions::default()).unwrap();
-    disk.set_fallback(Arc::new(micro_vm(&victim.own)));
+    let disk = Disk::options()
+        .read_only(false)
+        .fallback(Arc::new(micro_vm(&victim.own)))
+        .open(&victim.image)
+        .unwrap();
     let filesystem = disk.writable_filesystem(&WriteOptions::default()).unwrap();
     let synced = Mutex::default();
     std::thread::scope(|scope| {

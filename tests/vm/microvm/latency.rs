@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use diskfs::vfs::{NewAttributes, NewKind};
-use diskfs::{Disk, OpenOptions, WriteOptions};
+use diskfs::{Disk, WriteOptions};
 use diskfs_fixtures::{Workshop, run};
 
 use super::{appliance, check, micro_vm, require_all};
@@ -29,8 +29,11 @@ fn no_request_is_slept_through() {
     let shop = Workshop::new().unwrap();
     let image = shop.sparse_file("xfs.img", 320 << 20).unwrap();
     run("mkfs.xfs", [Path::new("-q"), &image]).unwrap();
-    let disk = Disk::open_writable(&image, &OpenOptions::default()).unwrap();
-    disk.set_fallback(Arc::new(micro_vm(&appliance)));
+    let disk = Disk::options()
+        .read_only(false)
+        .fallback(Arc::new(micro_vm(&appliance)))
+        .open(&image)
+        .unwrap();
     let filesystem = disk.writable_filesystem(&WriteOptions::default()).unwrap();
     let fs = filesystem.as_fs();
     let mut slow = Vec::new();

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use diskfs::luks::Key;
-use diskfs::{Disk, Keys, OpenOptions};
+use diskfs::{Disk, Keys};
 use diskfs_fixtures::{Lvm, Part, Workshop, require_root, run};
 
 use super::{appliance, at, check, diskfs, require_all};
@@ -66,7 +66,7 @@ fn xfs_on_a_logical_volume() {
     lvm.run("lvextend -q vg/data -l +20").unwrap();
     drop(lvm);
     made_and_written(&appliance, &image, "vg/data", &[]);
-    let disk = Disk::open(&image, &OpenOptions::default()).unwrap();
+    let disk = Disk::open(&image).unwrap();
     check("xfs_repair", &["-n"], &copy_of(&shop, &disk, "vg/data"));
 }
 
@@ -93,7 +93,9 @@ fn xfs_that_is_encrypted() {
     selector.push(&key);
     let key_words = ["--key".into(), selector];
     made_and_written(&appliance, &image, "disk/luks", &key_words);
-    let disk = Disk::open(&image, &OpenOptions::default()).unwrap();
-    disk.set_keys(Keys::default().with_all(Key::passphrase(b"a secret")));
+    let disk = Disk::options()
+        .keys(Keys::default().with_all(Key::passphrase(b"a secret")))
+        .open(&image)
+        .unwrap();
     check("xfs_repair", &["-n"], &copy_of(&shop, &disk, "disk/luks"));
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use diskfs::vfs::{FsRead, NewAttributes, NewKind};
 use diskfs::vm::{Choice, Kind, MicroVm, VmOptions};
-use diskfs::{Disk, OpenOptions, WriteOptions};
+use diskfs::{Disk, WriteOptions};
 use diskfs_fixtures::{Workshop, run, run_with_input, skip};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -113,8 +113,11 @@ fn twins_through_one_machine(kind: &str, checker: (&str, &[&str])) {
     };
     let shop = Workshop::new().unwrap();
     let (image, own) = (twins(&shop, kind), own_appliance(&shop, &appliance));
-    let disk = Disk::open_writable(&image, &OpenOptions::default()).unwrap();
-    disk.set_fallback(Arc::new(micro_vm(&own)));
+    let disk = Disk::options()
+        .read_only(false)
+        .fallback(Arc::new(micro_vm(&own)))
+        .open(&image)
+        .unwrap();
     write_file(&disk, "p1", PARTS[0].contents);
     let first = machines(&own);
     assert!(!first.is_empty());
@@ -175,9 +178,11 @@ fn xfs(shop: &Workshop, name: &str) -> PathBuf {
 }
 
 fn open_with(vm: &MicroVm, image: &Path) -> Disk {
-    let disk = Disk::open_writable(image, &OpenOptions::default()).unwrap();
-    disk.set_fallback(Arc::new(vm.clone()));
-    disk
+    Disk::options()
+        .read_only(false)
+        .fallback(Arc::new(vm.clone()))
+        .open(image)
+        .unwrap()
 }
 
 /// Opens and closes the disk's filesystem. Returns the machines that there are then.
@@ -280,12 +285,15 @@ fn emulated_machines_hear_of_another_disk_too() {
     };
     let shop = Workshop::new().unwrap();
     let image = twins(&shop, "xfs");
-    let disk = Disk::open_writable(&image, &OpenOptions::default()).unwrap();
-    disk.set_fallback(Arc::new(MicroVm::new(VmOptions {
-        choice: Choice::Only(Kind::QemuTcg),
-        appliance: Some(appliance),
-        ..VmOptions::default()
-    })));
+    let disk = Disk::options()
+        .read_only(false)
+        .fallback(Arc::new(MicroVm::new(VmOptions {
+            choice: Choice::Only(Kind::QemuTcg),
+            appliance: Some(appliance),
+            ..VmOptions::default()
+        })))
+        .open(&image)
+        .unwrap();
     let began = Instant::now();
     write_file(&disk, "p1", PARTS[0].contents);
     let with_boot = began.elapsed();

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use diskfs::Disk;
 use diskfs::guest::{self, Steps};
 use diskfs::vm::{Choice, Ended, Kind, MachineTree, Program, Running, Stream, VmOptions};
-use diskfs::{Disk, OpenOptions};
 use diskfs_fixtures::{Workshop, run, skip};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -98,8 +98,8 @@ impl Guest {
 
     /// The library's way to run several.
     fn tree(&self) -> (Disk, MachineTree) {
-        let open = |image| Disk::open_writable(image, &OpenOptions::default()).unwrap();
-        let disk = open(&self.root).with(open(&self.data));
+        let disk = Disk::options().read_only(false).add(&self.data);
+        let disk = disk.open(&self.root).unwrap();
         let steps = Steps::of_volume(disk.volume("disk").unwrap());
         let options = VmOptions {
             choice: Choice::Only(Kind::Uml),

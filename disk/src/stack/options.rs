@@ -1,0 +1,334 @@
+//! How a machine's disks are opened.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use diskfs_block::{BlockRead, BlockWrite, Overlay};
+use diskfs_image::{Format, Gate, Image, ImageSpec, OpenOptions, Share, StaleBase, WritableImage};
+
+use super::fallback::FallbackOfDisk;
+use super::{CodePage, Disk, Fallback, Keys, Opened, overlay};
+use crate::{Error, ErrorKind, Result};
+
+/// The limit of a dry run's changes: more would not be what one looks at before doing it.
+const DRY_RUN_MAX_BYTES: u64 = 1 << 30;
+
+/// The builder of a [`Disk`]: how to open an image, its volumes, and the machine's other disks.
+///
+/// ```no_run
+/// use diskfs_disk::{Disk, Gate, Keys};
+///
+/// // Reading, with a backing file in another directory.
+/// let gate = Gate::default().allow("/var/lib/images");
+/// let disk = Disk::options().snapshot("before").backing(gate).open("web1.qcow2")?;
+///
+/// // Writing, to the two disks of one machine.
+/// let disk = Disk::options().read_only(false).add("data.qcow2").open("root.qcow2")?;
+/// disk.close()?;
+/// # Ok::<(), diskfs_disk::Error>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct DiskOptions {
+    image: OpenOptions,
+    access: Access,
+    settings: Settings,
+    further: Vec<Source>,
+}
+
+/// What the disk is opened for.
+#[derive(Debug, Clone, Default)]
+enum Access {
+    #[default]
+    ReadOnly,
+    Write,
+    /// Writing, into an overlay.
+    Overlay(PathBuf),
+    /// Writing, into memory.
+    DryRun,
+}
+
+/// Where an image is.
+#[derive(Debug, Clone)]
+enum Source {
+    /// In a file.
+    File(ImageSpec),
+    /// In storage of the caller, which errors call by this name.
+    Device(PathBuf, Storage),
+}
+
+impl Source {
+    fn file(path: PathBuf) -> Self {
+        Self::File(ImageSpec {
+            path,
+            ..ImageSpec::default()
+        })
+    }
+}
+
+/// Storage of the caller.
+#[derive(Debug, Clone)]
+enum Storage {
+    ReadOnly(Arc<dyn BlockRead>),
+    Writable(Arc<dyn BlockWrite>),
+}
+
+/// What the volumes of a disk are opened with.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Settings {
+    pub(super) keys: Option<Keys>,
+    pub(super) code_page: Option<CodePage>,
+    pub(super) fallback: Option<Arc<dyn Fallback>>,
+}
+
+impl DiskOptions {
+    /// Opens for reading only (`true`, the default), or for writing, too: then nobody else can use the image, and
+    /// nothing is written before the caller writes.
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.access = if read_only {
+            Access::ReadOnly
+        } else {
+            Access::Write
+        };
+        self
+    }
+
+    /// Opens for writing, with all changes in `overlay`: a qcow2 image over the disk's. The overlay is created if it is
+    /// missing; else it must be one of this image, and is continued.
+    pub fn overlay(mut self, overlay: impl Into<PathBuf>) -> Self {
+        self.access = Access::Overlay(overlay.into());
+        self
+    }
+
+    /// Opens for writing into memory: changes are forgotten, and [`Disk::changed_in_memory`] returns their size.
+    pub fn dry_run(mut self) -> Self {
+        self.access = Access::DryRun;
+        self
+    }
+
+    /// Sets all options of images at once.
+    pub fn image(mut self, options: OpenOptions) -> Self {
+        self.image = options;
+        self
+    }
+
+    /// Sets the format of the image, which is probed otherwise. A format that is set is believed: a raw image stays raw
+    /// whatever its contents look like.
+    pub fn format(mut self, format: Format) -> Self {
+        self.image.format = Some(format);
+        self
+    }
+
+    /// Reads an internal snapshot, by id or name, in place of the current state.
+    pub fn snapshot(mut self, snapshot: impl Into<String>) -> Self {
+        self.image.snapshot = Some(snapshot.into());
+        self
+    }
+
+    /// Sets which files the image may name: backing files and external data files.
+    pub fn backing(mut self, gate: Gate) -> Self {
+        self.image.gate = gate;
+        self
+    }
+
+    /// Sets who else may use the image at the same time.
+    pub fn share(mut self, share: Share) -> Self {
+        self.image.share = share;
+        self
+    }
+
+    /// Sets what happens to an overlay whose backing file has changed.
+    pub fn stale_base(mut self, stale_base: StaleBase) -> Self {
+        self.image.stale_base = stale_base;
+        self
+    }
+
+    /// Sets the keys of encrypted volumes, and of images whose own data is encrypted.
+    pub fn keys(mut self, keys: Keys) -> Self {
+        self.settings.keys = Some(keys);
+        self
+    }
+
+    /// Sets the code page of short names on FAT, for all volumes.
+    pub fn code_page(mut self, code_page: CodePage) -> Self {
+        self.settings.code_page = Some(code_page);
+        self
+    }
+
+    /// Sets what opens the filesystems that have no driver.
+    pub fn fallback(mut self, fallback: Arc<dyn Fallback>) -> Self {
+        self.settings.fallback = Some(fallback);
+        self
+    }
+
+    /// Adds another disk of the same machine. Its partitions are volumes called `disk2/p1` (then `disk3/p1`, ...);
+    /// groups and arrays are assembled from all disks.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "no operator adds a path to options"
+    )]
+    pub fn add(mut self, path: impl Into<PathBuf>) -> Self {
+        self.further.push(Source::file(path.into()));
+        self
+    }
+
+    /// As [`add`](Self::add), for an image as the user spells it: `data.qcow2,format=qcow2`.
+    ///
+    /// # Errors
+    /// `Invalid` for an unknown option.
+    pub fn add_spec(mut self, spec: impl AsRef<OsStr>) -> Result<Self> {
+        let spec = ImageSpec::parse(spec.as_ref())?;
+        self.further.push(Source::File(spec));
+        Ok(self)
+    }
+
+    /// Adds another disk of the same machine that is in storage of the caller. `name` is what errors call it.
+    pub fn add_device(mut self, name: impl Into<PathBuf>, device: Arc<dyn BlockRead>) -> Self {
+        let storage = Storage::ReadOnly(device);
+        self.further.push(Source::Device(name.into(), storage));
+        self
+    }
+
+    /// As [`add_device`](Self::add_device), for storage that can be written.
+    pub fn add_writable_device(
+        mut self,
+        name: impl Into<PathBuf>,
+        device: Arc<dyn BlockWrite>,
+    ) -> Self {
+        let storage = Storage::Writable(device);
+        self.further.push(Source::Device(name.into(), storage));
+        self
+    }
+
+    /// Opens the image at `path`.
+    ///
+    /// # Errors
+    /// `NotFound`, `Denied`, `Corrupt`, `Unsupported`; `Locked` when a running machine writes to the image, or when
+    /// anybody uses one that is to be written; `ReadOnly` for writing to a snapshot; `Invalid` for something at the
+    /// overlay's path that is not an overlay of this image.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Disk> {
+        self.open_source(&Source::file(path.as_ref().to_owned()))
+    }
+
+    /// Opens an image as the user spells it: `disk.qcow2,snapshot=before`. What the spelling says takes precedence over
+    /// these options.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and `Invalid` for an unknown option.
+    pub fn open_spec(&self, spec: impl AsRef<OsStr>) -> Result<Disk> {
+        self.open_source(&Source::File(ImageSpec::parse(spec.as_ref())?))
+    }
+
+    /// Opens an image that is in storage of the caller: in memory, behind a network, inside another image. There is
+    /// nothing to lock, and the image can't name other files, because it has no directory. `name` is what errors call
+    /// it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); `ReadOnly` for writing without [`dry_run`](Self::dry_run).
+    pub fn open_device(
+        &self,
+        name: impl Into<PathBuf>,
+        device: Arc<dyn BlockRead>,
+    ) -> Result<Disk> {
+        self.open_source(&Source::Device(name.into(), Storage::ReadOnly(device)))
+    }
+
+    /// As [`open_device`](Self::open_device), for storage that can be written.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_writable_device(
+        &self,
+        name: impl Into<PathBuf>,
+        device: Arc<dyn BlockWrite>,
+    ) -> Result<Disk> {
+        self.open_source(&Source::Device(name.into(), Storage::Writable(device)))
+    }
+
+    fn open_source(&self, first: &Source) -> Result<Disk> {
+        if matches!(self.access, Access::Overlay(_)) && !self.further.is_empty() {
+            let reason = "one overlay takes the changes of one image";
+            return Err(Error::new(ErrorKind::Invalid, reason));
+        }
+        let mut disk = self.open_one(first)?;
+        for source in &self.further {
+            disk.further.push(self.open_one(source)?);
+        }
+        Ok(disk)
+    }
+
+    fn open_one(&self, source: &Source) -> Result<Disk> {
+        let options = self.image_options();
+        let (image, path) = match source {
+            Source::File(spec) => self.open_file(&spec.path, &spec.options_over(&options))?,
+            Source::Device(name, storage) => {
+                let opened = self.open_storage(storage, &options);
+                let opened = opened.map_err(|e| e.in_file(name))?;
+                (opened, name.clone())
+            }
+        };
+        tracing::info!(image = %path.display(), access = ?self.access, "image opened");
+        Ok(Disk::new(image, path, self.settings.clone()))
+    }
+
+    /// The options of each image, which the keys unlock, too.
+    fn image_options(&self) -> OpenOptions {
+        let mut options = self.image.clone();
+        if let Some(keys) = &self.settings.keys {
+            options.unlock = Some(Arc::new(keys.clone()));
+        }
+        options
+    }
+
+    fn open_file(&self, path: &Path, options: &OpenOptions) -> Result<(Opened, PathBuf)> {
+        let in_file = |error| Error::from(error).in_file(path);
+        let image = match &self.access {
+            Access::ReadOnly => Opened::ReadOnly(Image::open(path, options).map_err(in_file)?),
+            Access::Write => Opened::Writable(WritableImage::open(path, options).map_err(in_file)?),
+            Access::DryRun => dry_run(Image::open(path, options).map_err(in_file)?),
+            Access::Overlay(overlay) => {
+                let image = overlay::open(path, overlay, options)?;
+                return Ok((Opened::Writable(image), overlay.clone()));
+            }
+        };
+        Ok((image, path.to_owned()))
+    }
+
+    fn open_storage(&self, storage: &Storage, options: &OpenOptions) -> Result<Opened> {
+        let reader = || match storage {
+            Storage::ReadOnly(device) => Arc::clone(device),
+            Storage::Writable(device) => Arc::clone(device) as Arc<dyn BlockRead>,
+        };
+        Ok(match (&self.access, storage) {
+            (Access::ReadOnly, _) => Opened::ReadOnly(Image::from_device(reader(), options)?),
+            (Access::DryRun, _) => dry_run(Image::from_device(reader(), options)?),
+            (Access::Write, Storage::Writable(device)) => {
+                let image = WritableImage::from_device(Arc::clone(device), options)?;
+                Opened::Writable(image)
+            }
+            (Access::Write, Storage::ReadOnly(_)) => {
+                return Err(Error::new(
+                    ErrorKind::ReadOnly,
+                    "the device can only be read",
+                ));
+            }
+            (Access::Overlay(_), _) => {
+                let reason = "an overlay needs an image that is a file, whose name it can hold";
+                return Err(Error::new(ErrorKind::Unsupported, reason));
+            }
+        })
+    }
+}
+
+fn dry_run(image: Image) -> Opened {
+    let overlay = Arc::new(Overlay::in_memory(image.device(), DRY_RUN_MAX_BYTES));
+    Opened::DryRun(image, overlay)
+}
+
+impl Settings {
+    /// The fallback of a new disk.
+    pub(super) fn fallback_of_disk(&self) -> Option<FallbackOfDisk> {
+        self.fallback.clone().map(FallbackOfDisk::new)
+    }
+}

@@ -1,0 +1,324 @@
+//! Changes by path.
+
+use std::path::Path;
+
+use diskfs_vfs::copy_in::{self, CopyInOptions, CopyTo};
+use diskfs_vfs::copy_out::{OnError, Summary};
+use diskfs_vfs::{
+    self as vfs, FileType, FileWriter, Follow, FsWrite, InodeNumber, Metadata, NewAttributes,
+    NewKind, RenameMode, SetMetadata, SetTime, SetXattr, edit, follow_last, resolve,
+    resolve_parent,
+};
+
+use super::{WritableFile, WritableFilesystem};
+use crate::Result;
+
+/// The permissions of new regular files.
+const FILE_MODE: u16 = 0o644;
+
+/// The permissions of new directories.
+const DIRECTORY_MODE: u16 = 0o755;
+
+const SET_USER_ID: u16 = 0o4000;
+const SET_GROUP_ID: u16 = 0o2000;
+const GROUP_EXECUTE: u16 = 0o010;
+
+/// Paths are as for [`Filesystem`](crate::Filesystem): bytes, from the root on, and no symlink leads out of the
+/// filesystem. New files belong to root.
+impl WritableFilesystem {
+    /// Writes a regular file: `contents` replaces what the file has, which keeps its owner, mode and attributes. A
+    /// missing file is created with mode 0644.
+    ///
+    /// # Errors
+    /// `NotFound` without the directory; `IsADirectory`; `Invalid` for something else that is not a regular file;
+    /// `NoSpace`.
+    pub fn write(&self, path: impl AsRef<[u8]>, contents: impl AsRef<[u8]>) -> Result<()> {
+        self.at(path, |fs, path| {
+            let inode = regular_file(fs, path)?;
+            fs.set_len(inode, 0)?;
+            FileWriter::new(fs, inode, 0).put(contents.as_ref())
+        })
+    }
+
+    /// Opens a regular file for reading and writing. A missing file is created, and an existing one is truncated.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn create(&self, path: impl AsRef<[u8]>) -> Result<WritableFile> {
+        let inode = self.at(path, |fs, path| {
+            let inode = regular_file(fs, path)?;
+            fs.set_len(inode, 0)?;
+            Ok(inode)
+        })?;
+        Ok(WritableFile::new(self.clone(), inode))
+    }
+
+    /// Opens an existing regular file for reading and writing.
+    ///
+    /// # Errors
+    /// `NotFound`; `IsADirectory`; `Invalid` for something else that is not a regular file.
+    pub fn open(&self, path: impl AsRef<[u8]>) -> Result<WritableFile> {
+        let inode = self.at(path, |fs, path| {
+            let inode = resolve(fs, path, Follow::All)?;
+            check_is_regular(&fs.metadata(inode)?)?;
+            Ok(inode)
+        })?;
+        Ok(WritableFile::new(self.clone(), inode))
+    }
+
+    /// Creates a directory with mode 0755.
+    ///
+    /// # Errors
+    /// `Exists`; `NotFound` without the directory above it.
+    pub fn mkdir(&self, path: impl AsRef<[u8]>) -> Result<()> {
+        self.make(path, NewKind::Directory, DIRECTORY_MODE)
+    }
+
+    /// Creates a directory and the missing ones above it, with mode 0755. Existing directories stay as they are.
+    ///
+    /// # Errors
+    /// `Exists`, `NotADirectory` for another file in the way.
+    pub fn mkdir_all(&self, path: impl AsRef<[u8]>) -> Result<()> {
+        self.at(path, |fs, path| {
+            let attributes = NewAttributes::for_root(DIRECTORY_MODE);
+            edit::make_dirs(fs, path, &attributes, &mut |_| {})?;
+            Ok(())
+        })
+    }
+
+    /// Creates a symlink to `target`, which need not exist.
+    ///
+    /// # Errors
+    /// `Exists`; `NotFound` without the directory.
+    pub fn symlink(&self, target: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<()> {
+        self.make(path, NewKind::Symlink(target.as_ref()), 0o777)
+    }
+
+    /// Gives the file at `original` the further name `path`.
+    ///
+    /// # Errors
+    /// `Exists`; `NotPermitted` for a directory.
+    pub fn hard_link(&self, original: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<()> {
+        self.at(path, |fs, path| {
+            let inode = resolve(fs, original.as_ref(), Follow::AllButLast)?;
+            let (dir, name) = resolve_parent(fs, path)?;
+            fs.link(inode, dir, &name)
+        })
+    }
+
+    /// Removes a file, a symlink (and not what it leads to) or an empty directory.
+    ///
+    /// # Errors
+    /// `NotFound`; `NotEmpty`.
+    pub fn remove(&self, path: impl AsRef<[u8]>) -> Result<()> {
+        self.at(path, edit::remove)
+    }
+
+    /// Removes a file or a directory with everything below it; no symlink is followed. The first failure ends it, and
+    /// leaves the rest.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotPermitted` for an immutable file.
+    pub fn remove_all(&self, path: impl AsRef<[u8]>) -> Result<()> {
+        self.at(path, |fs, path| {
+            let mut failed = None;
+            edit::remove_tree(fs, path, &mut |removed| {
+                if let edit::Removed::Failed(error) = removed {
+                    failed.get_or_insert(error);
+                }
+            })?;
+            failed.map_or(Ok(()), Err)
+        })
+    }
+
+    /// Gives a file another name, in one step; a file with that name is replaced.
+    ///
+    /// # Errors
+    /// `NotFound`; `NotEmpty`, `IsADirectory`, `NotADirectory` for what can't be replaced.
+    pub fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
+        self.at(from, |fs, from| {
+            let (dir, name) = resolve_parent(fs, from)?;
+            let (to_dir, to_name) = resolve_parent(fs, to.as_ref())?;
+            fs.rename(dir, &name, to_dir, &to_name, RenameMode::Replace)
+        })
+    }
+
+    /// Sets the low 12 bits of a file's mode. A symlink is followed.
+    ///
+    /// # Errors
+    /// `NotFound`; `NotPermitted` for an immutable file.
+    pub fn set_permissions(&self, path: impl AsRef<[u8]>, permissions: u16) -> Result<()> {
+        let change = SetMetadata {
+            permissions: Some(permissions),
+            ..SetMetadata::default()
+        };
+        self.change(path, Follow::All, |_| change)
+    }
+
+    /// Sets the owner and the group of a file; `None` keeps them. A symlink is changed itself. As with chown(2), an
+    /// executable loses its set-user-id and set-group-id bits.
+    ///
+    /// # Errors
+    /// As [`set_permissions`](Self::set_permissions).
+    pub fn chown(&self, path: impl AsRef<[u8]>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        self.change(path, Follow::AllButLast, |metadata| {
+            let permissions = without_set_ids(metadata);
+            SetMetadata {
+                uid,
+                gid,
+                permissions: (permissions != metadata.permissions).then_some(permissions),
+                ..SetMetadata::default()
+            }
+        })
+    }
+
+    /// Sets the times of a file; `None` keeps them. A symlink is changed itself.
+    ///
+    /// # Errors
+    /// As [`set_permissions`](Self::set_permissions).
+    pub fn set_times(
+        &self,
+        path: impl AsRef<[u8]>,
+        accessed: Option<SetTime>,
+        modified: Option<SetTime>,
+    ) -> Result<()> {
+        let change = SetMetadata {
+            accessed,
+            modified,
+            ..SetMetadata::default()
+        };
+        self.change(path, Follow::AllButLast, |_| change)
+    }
+
+    /// Sets an extended attribute by its whole name: `user.origin`. A symlink is changed itself.
+    ///
+    /// # Errors
+    /// `Unsupported` for a namespace that the filesystem does not have; `NoSpace`.
+    pub fn set_xattr(
+        &self,
+        path: impl AsRef<[u8]>,
+        name: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.at(path, |fs, path| {
+            let inode = resolve(fs, path, Follow::AllButLast)?;
+            fs.set_xattr(inode, name.as_ref(), value.as_ref(), SetXattr::Any)
+        })
+    }
+
+    /// Removes an extended attribute. A symlink is changed itself.
+    ///
+    /// # Errors
+    /// `Other` without the attribute.
+    pub fn remove_xattr(&self, path: impl AsRef<[u8]>, name: impl AsRef<[u8]>) -> Result<()> {
+        self.at(path, |fs, path| {
+            let inode = resolve(fs, path, Follow::AllButLast)?;
+            fs.remove_xattr(inode, name.as_ref())
+        })
+    }
+
+    /// Copies a file or a directory tree of the host to `path`, with everything that it has: owners, modes, times,
+    /// attributes, holes and hard links. A directory is merged into one that exists. The first failure ends the copy.
+    ///
+    /// `progress` is called for each file, and after each MiB of a large one, with the path within the copy.
+    ///
+    /// # Errors
+    /// `NotFound`, `Denied` on the host; `NoSpace`.
+    pub fn copy_from(
+        &self,
+        host: impl AsRef<Path>,
+        path: impl AsRef<[u8]>,
+        progress: &mut dyn FnMut(&[u8], &Summary),
+    ) -> Result<Summary> {
+        let options = CopyInOptions {
+            on_error: OnError::Stop,
+            ..CopyInOptions::default()
+        };
+        self.at(path, |fs, path| {
+            let existing = match resolve(fs, path, Follow::All) {
+                Ok(inode) if fs.metadata(inode)?.is_dir() => Some(inode),
+                _ => None,
+            };
+            let parent;
+            let to = if let (Some(dir), true) = (existing, host.as_ref().is_dir()) {
+                CopyTo::Directory(dir)
+            } else {
+                parent = resolve_parent(fs, path)?;
+                CopyTo::Name(parent.0, &parent.1)
+            };
+            copy_in::copy_in(fs, host.as_ref(), to, &options, progress)
+        })
+    }
+
+    /// Makes everything durable that was changed so far.
+    ///
+    /// # Errors
+    /// `Io`, `NoSpace`.
+    pub fn sync(&self) -> Result<()> {
+        self.fs.sync().map_err(|e| self.in_image(e))
+    }
+
+    fn make(&self, path: impl AsRef<[u8]>, kind: NewKind<'_>, permissions: u16) -> Result<()> {
+        self.at(path, |fs, path| {
+            let (dir, name) = resolve_parent(fs, path)?;
+            fs.create(dir, &name, kind, &NewAttributes::for_root(permissions))?;
+            Ok(())
+        })
+    }
+
+    fn change(
+        &self,
+        path: impl AsRef<[u8]>,
+        follow: Follow,
+        change: impl FnOnce(&Metadata) -> SetMetadata,
+    ) -> Result<()> {
+        self.at(path, |fs, path| {
+            let inode = resolve(fs, path, follow)?;
+            fs.set_metadata(inode, &change(&fs.metadata(inode)?))
+        })
+    }
+
+    /// Does something at a path, which errors name.
+    fn at<T>(
+        &self,
+        path: impl AsRef<[u8]>,
+        act: impl FnOnce(&dyn FsWrite, &[u8]) -> vfs::Result<T>,
+    ) -> Result<T> {
+        let path = path.as_ref();
+        act(&*self.fs, path).map_err(|e| self.in_image(e.in_path(path)))
+    }
+}
+
+/// Returns the regular file at `path`, through symlinks; a missing one is created.
+fn regular_file(fs: &dyn FsWrite, path: &[u8]) -> vfs::Result<InodeNumber> {
+    match resolve(fs, path, Follow::All) {
+        Ok(inode) => check_is_regular(&fs.metadata(inode)?).map(|()| inode),
+        Err(error) if error.kind() == vfs::ErrorKind::NotFound => {
+            let (dir, name) = resolve_parent(fs, follow_last(fs, path)?)?;
+            let attributes = NewAttributes::for_root(FILE_MODE);
+            fs.create(dir, &name, NewKind::Regular, &attributes)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn check_is_regular(metadata: &Metadata) -> vfs::Result<()> {
+    match metadata.file_type {
+        FileType::Regular => Ok(()),
+        FileType::Directory => Err(vfs::ErrorKind::IsADirectory.into()),
+        _ => {
+            let reason = "not a regular file";
+            Err(vfs::Error::new(vfs::ErrorKind::Invalid, reason))
+        }
+    }
+}
+
+/// The permissions of a file after a change of its owner, as chown(2) leaves them for root.
+fn without_set_ids(metadata: &Metadata) -> u16 {
+    let mode = metadata.permissions;
+    match metadata.file_type {
+        FileType::Regular if mode & GROUP_EXECUTE != 0 => mode & !(SET_USER_ID | SET_GROUP_ID),
+        FileType::Regular => mode & !SET_USER_ID,
+        _ => mode,
+    }
+}
