@@ -188,11 +188,11 @@ impl Error {
         match &mut self.0.cause {
             Cause::Block(e) => {
                 let taken = std::mem::replace(e, block::Error::invalid(""));
-                *e = taken.hint(text.into());
+                *e = taken.with_hint(text.into());
             }
             Cause::Vfs(e) => {
                 let taken = std::mem::replace(e, vfs::ErrorKind::Invalid.into());
-                *e = taken.hint(text.into());
+                *e = taken.with_hint(text.into());
             }
             Cause::Own { hint, .. } => {
                 hint.get_or_insert_with(|| text.into());

@@ -77,7 +77,7 @@ impl Rm {
         }
         if !self.dir && is_directory(place)? {
             let error = vfs::Error::from(vfs::ErrorKind::IsADirectory).in_path(&place.path);
-            return Err(place.error(error.hint("give -r to remove it with what is in it")));
+            return Err(place.error(error.with_hint("give -r to remove it with what is in it")));
         }
         remove(place.fs(), &place.path).map_err(|e| place.error(e))?;
         session.said("removed", &place.path);

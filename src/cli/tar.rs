@@ -76,7 +76,7 @@ pub(super) fn run(args: &Tar, session: &mut Session) -> Result<()> {
     let metadata = place.filesystem.as_fs().metadata(directory);
     if !metadata.map_err(|e| place.filesystem.in_image(e))?.is_dir() {
         let error = diskfs::vfs::Error::from(diskfs::vfs::ErrorKind::NotADirectory)
-            .hint("name its directory, and the file as a member: IMG:/DIR FILE");
+            .with_hint("name its directory, and the file as a member: IMG:/DIR FILE");
         return Err(place.filesystem.in_image(error.in_path(&place.path)));
     }
     let file = args.file.as_deref().filter(|path| !is_standard(path));

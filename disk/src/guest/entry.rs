@@ -8,6 +8,7 @@ use crate::CodePage;
 
 /// What is to be mounted where.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MountEntry {
     /// The device as it is named there, or the directory of a bind.
     pub what: String,
@@ -23,6 +24,7 @@ pub struct MountEntry {
 
 /// Who says that something is mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Origin {
     /// A line of `/etc/fstab`, counted from 1.
     Fstab(usize),

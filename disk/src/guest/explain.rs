@@ -8,6 +8,7 @@ use crate::{Content, Disk, Result};
 
 /// What a system mounts.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct SystemReport {
     /// What it calls itself.
     pub name: String,
@@ -19,6 +20,7 @@ pub struct SystemReport {
 
 /// One mount of a system, or one that it can't have here.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct MountReport {
     /// The directory.
     pub at: Vec<u8>,
@@ -34,6 +36,7 @@ pub struct MountReport {
 
 /// A volume that no system has mounted.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct VolumeUse {
     /// Its name.
     pub volume: String,

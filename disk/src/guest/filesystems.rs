@@ -10,6 +10,7 @@ use diskfs_vfs::Statistics;
 /// A filesystem that a system mounts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct MountedFilesystem {
     /// The directory.
     pub path: String,

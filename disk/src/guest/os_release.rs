@@ -8,6 +8,7 @@ const MAX_BYTES: u64 = 64 << 10;
 
 /// What an operating system calls itself. Empty where it doesn't say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OsRelease {
     /// In one word: `debian`.
     pub id: String,

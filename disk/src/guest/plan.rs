@@ -13,6 +13,7 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// An entry, and what becomes of it.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Planned {
     /// What the guest says.
     pub entry: MountEntry,
@@ -22,6 +23,7 @@ pub struct Planned {
 
 /// What becomes of an entry.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Verdict {
     /// The volume is mounted.
     Mount {

@@ -6,6 +6,7 @@ use crate::Volume;
 
 /// What a kernel has to mount to show a system's tree, or only a volume's.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Steps {
     /// The volumes; the first one has the root.
     pub volumes: Vec<Volume>,
@@ -17,6 +18,7 @@ pub struct Steps {
 
 /// A directory that is shown in the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Shown {
     /// Of which of the volumes it is.
     pub volume: usize,

@@ -8,6 +8,7 @@ const MAX_NAMED: usize = 8;
 
 /// A volume that may hold the root of a system, and can't be read.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Unopened {
     /// The volume's name.
     pub volume: String,

@@ -11,6 +11,7 @@ use super::{lost_ext, lost_luks, magic};
 
 /// What a volume holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Content {
     /// The kind as `blkid` and fstab(5) name it: `ext4`, `vfat`, `LVM2_member`.
     pub kind: &'static str,

@@ -61,7 +61,7 @@ impl VariableStore {
             .and_then(|old| old.header(&self.bytes, self.area.format));
         if let Some(old) = old.filter(|old| old.attributes != attributes.0) {
             let reason = format!("{name} has other attributes: {:#x}", old.attributes);
-            return Err(Error::invalid(reason).hint("delete it first"));
+            return Err(Error::invalid(reason).with_hint("delete it first"));
         }
         if self.says(&live, data) {
             return Ok(Edit::default());
@@ -94,7 +94,7 @@ impl VariableStore {
     fn live_for_edit(&self, name: &str, vendor: Guid) -> Result<Live> {
         if self.fault_tolerant_write() == FaultTolerantWrite::Interrupted {
             let error = Error::unsupported("a write of the firmware's was interrupted");
-            return Err(error.hint("start the machine once: the firmware settles it"));
+            return Err(error.with_hint("start the machine once: the firmware settles it"));
         }
         let live = self.live(name, vendor);
         let header = live

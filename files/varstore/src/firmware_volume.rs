@@ -94,7 +94,7 @@ impl FirmwareVolume {
 fn no_volume(bytes: &[u8]) -> Error {
     let error = Error::unsupported("there is no firmware volume");
     if bytes.iter().all(|&byte| matches!(byte, 0 | 0xff)) {
-        return error.hint("it is empty: the firmware makes one when it first runs");
+        return error.with_hint("it is empty: the firmware makes one when it first runs");
     }
     error
 }

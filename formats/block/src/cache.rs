@@ -105,7 +105,7 @@ impl<D: BlockRead + ?Sized> Cache<D> {
         let block = options.block_bytes;
         if !block.is_power_of_two() || !(512..=1 << 20).contains(&block) {
             let reason = format!("{block} is no power of two from 512 to 1048576");
-            return Err(Error::invalid(reason).hint("choose another block size for the cache"));
+            return Err(Error::invalid(reason).with_hint("choose another block size for the cache"));
         }
         let block_bytes = u64::from(block);
         let items = index(options.budget_bytes >> block.trailing_zeros());

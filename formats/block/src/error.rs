@@ -98,7 +98,7 @@ impl Error {
 
     /// What the user can do about it, as a phrase: `give --force-share to read it anyway`.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
+    pub fn with_hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
         self.0.hint.get_or_insert(hint.into());
         self
     }
@@ -234,7 +234,7 @@ mod tests {
             .at(0x40000)
             .at(1)
             .in_file("disk.qcow2")
-            .hint("run `qemu-img check disk.qcow2`");
+            .with_hint("run `qemu-img check disk.qcow2`");
         assert_eq!(
             e.to_string(),
             "disk.qcow2: L2 entry points past the end of the file (at byte 0x40000); \

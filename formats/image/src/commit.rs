@@ -76,7 +76,7 @@ pub fn commit(
         let reason = format!("is smaller than the overlay's {size_bytes} bytes");
         return Err(Error::unsupported(reason)
             .in_file(&below.path)
-            .hint(format!("`qemu-img resize` it to {size_bytes} first")));
+            .with_hint(format!("`qemu-img resize` it to {size_bytes} first")));
     }
     base_record::make_void(&locked)?;
     let bytes = copy(&image, backing.device().as_ref(), progress)?;

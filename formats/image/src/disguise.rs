@@ -33,7 +33,9 @@ pub(crate) fn refuse(image: &Unopened, path: &Path) -> Result<()> {
          a guest can write that to its disk";
     Err(Error::new(ErrorKind::Denied, reason)
         .in_file(path)
-        .hint("add `,format=raw` to its name if it is a raw disk, or `,format=qcow2` if it is not"))
+        .with_hint(
+            "add `,format=raw` to its name if it is a raw disk, or `,format=qcow2` if it is not",
+        ))
 }
 
 /// The warning for a file that is called `.raw`, was probed, and is another image.
@@ -59,7 +61,9 @@ pub(crate) fn refuse_image_as_data(data: &Source, image: &Path) -> Result<()> {
     let reason = format!("data file `{name}` is not opened for writing: {what}");
     Err(Error::new(ErrorKind::Denied, reason)
         .in_file(image)
-        .hint("a data file holds a raw disk; convert the image with `qemu-img convert -O qcow2`"))
+        .with_hint(
+            "a data file holds a raw disk; convert the image with `qemu-img convert -O qcow2`",
+        ))
 }
 
 /// The warning for a file that has other names: what is written to it changes under those, too, and

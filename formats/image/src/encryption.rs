@@ -73,7 +73,7 @@ impl Decrypt for NoKey {
 pub(crate) fn no_key(path: &Path) -> Error {
     let name = path.file_name().unwrap_or(path.as_os_str()).display();
     let reason = "the image is encrypted (LUKS), and there is no key for it";
-    Error::new(ErrorKind::Denied, reason).hint(format!("give its key, as in --key {name}:ask"))
+    Error::new(ErrorKind::Denied, reason).with_hint(format!("give its key, as in --key {name}:ask"))
 }
 
 impl<D: BlockRead + ?Sized> BlockRead for Locked<D> {

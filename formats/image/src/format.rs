@@ -39,7 +39,7 @@ impl FromStr for Format {
             "raw" => Ok(Self::Raw),
             "qcow2" => Ok(Self::Qcow2),
             other => Err(
-                Error::unsupported(format!("image format `{}`", other.escape_default())).hint(
+                Error::unsupported(format!("image format `{}`", other.escape_default())).with_hint(
                     "raw and qcow2 are read; convert others with `qemu-img convert -O qcow2`",
                 ),
             ),

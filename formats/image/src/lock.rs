@@ -44,8 +44,9 @@ pub(crate) fn lock_for_reading(file: &impl AsFd, path: &Path, share: Share) -> R
     if share == Share::Force {
         return Ok(Locked::NotWanted);
     }
-    locked(patiently(|| try_lock(file, &[CONSISTENT_READ])), path)
-        .map_err(|e| e.hint("stop the virtual machine, or give --force-share to read it anyway"))
+    locked(patiently(|| try_lock(file, &[CONSISTENT_READ])), path).map_err(|e| {
+        e.with_hint("stop the virtual machine, or give --force-share to read it anyway")
+    })
 }
 
 /// Locks `file` for writing and fails when anybody else uses it.
@@ -57,7 +58,7 @@ pub(crate) fn lock_for_writing(file: &impl AsFd, path: &Path) -> Result<Locked> 
         },
     );
     locked(looked_at, path)
-        .map_err(|e| e.hint("stop the program that uses it, or write to an overlay of it"))
+        .map_err(|e| e.with_hint("stop the program that uses it, or write to an overlay of it"))
 }
 
 /// Looks again for a moment when somebody is in the way: a program that had the image and starts

@@ -115,12 +115,12 @@ impl<'a> Opener<'a> {
         if let Some(name) = &options.snapshot {
             let reason = format!("snapshot `{}` is read-only", name.escape_debug());
             return Err(Error::new(ErrorKind::ReadOnly, reason)
-                .hint("apply the snapshot first, or write to an overlay of a copy"));
+                .with_hint("apply the snapshot first, or write to an overlay of a copy"));
         }
         if options.share == Share::Force {
             return Err(
                 Error::invalid("an image cannot be shared while it is written to")
-                    .hint("leave out --force-share"),
+                    .with_hint("leave out --force-share"),
             );
         }
         Self::with_access(options, Access::ReadWrite)
@@ -413,10 +413,12 @@ impl<'a> Opener<'a> {
             warnings.push(format!("{what}; the disk that it shows may be damaged"));
             return Ok(());
         }
-        Err(Error::new(ErrorKind::Denied, what).in_file(overlay).hint(
-            "restore the backing file; or give --force-stale to open the overlay all the same, \
+        Err(Error::new(ErrorKind::Denied, what)
+            .in_file(overlay)
+            .with_hint(
+                "restore the backing file; or give --force-stale to open the overlay all the same, \
              or `diskfs rebase -u` with the same name when the change is known to do no harm",
-        ))
+            ))
     }
 
     /// What to take a backing file for whose image does not say: what the user says, or raw.
@@ -439,7 +441,7 @@ fn named_format(name: &str) -> Result<Format> {
     name.parse().map_err(|_| {
         let reason = format!("backing file has format `{}`", name.escape_debug());
         Error::unsupported(reason)
-            .hint("raw and qcow2 are read; convert it with `qemu-img convert -O qcow2`")
+            .with_hint("raw and qcow2 are read; convert it with `qemu-img convert -O qcow2`")
     })
 }
 

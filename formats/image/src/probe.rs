@@ -36,7 +36,7 @@ pub fn of_head(head: &[u8]) -> Result<Format> {
     match foreign(head) {
         None => Ok(Format::Raw),
         Some(name) => Err(Error::unsupported(format!("image format {name} is not read"))
-            .hint("convert it with `qemu-img convert -O qcow2`, or give format=raw if it is a raw disk that only looks so")),
+            .with_hint("convert it with `qemu-img convert -O qcow2`, or give format=raw if it is a raw disk that only looks so")),
     }
 }
 

@@ -116,7 +116,7 @@ impl RawWriter {
         let reason = "the write would make a disk that was found to be raw look like an image";
         Err(Error::new(ErrorKind::Denied, reason)
             .at(offset)
-            .hint("give format=raw if it shall hold that"))
+            .with_hint("give format=raw if it shall hold that"))
     }
 }
 

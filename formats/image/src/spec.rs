@@ -68,7 +68,7 @@ impl ImageSpec {
             let reason = format!("images on other machines are not read: {scheme}://");
             return Err(Error::unsupported(reason)
                 .in_file(Path::new(OsStr::from_bytes(&path)))
-                .hint(REMOTE_HINT));
+                .with_hint(REMOTE_HINT));
         }
         let mut parsed = Self {
             path: PathBuf::from(OsStr::from_bytes(&path)),
@@ -90,7 +90,7 @@ impl ImageSpec {
             }
             _ => {
                 let reason = format!("unknown image option `{}`", text.escape_debug());
-                return Err(Error::invalid(reason).hint(
+                return Err(Error::invalid(reason).with_hint(
                     "options are format=, snapshot= and backing.format=; double a comma that is part of the name",
                 ));
             }

@@ -46,7 +46,7 @@ pub(crate) fn read(device: &dyn BlockRead) -> Result<Option<Header>> {
         (Some(Err(reason)), _) | (None, Some(Err(reason))) => {
             let reason = format!("neither copy of the LUKS2 header can be used: one {reason}");
             Err(Error::corrupt(reason)
-                .hint("`cryptsetup repair` may help; keep a copy of the image"))
+                .with_hint("`cryptsetup repair` may help; keep a copy of the image"))
         }
     }
 }

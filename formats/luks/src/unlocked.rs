@@ -197,7 +197,7 @@ fn whole_sectors(len_bytes: u64, sector_bytes: u64) -> u64 {
 fn cut(end: u64, device_bytes: u64) -> Error {
     let reason =
         format!("the encrypted data reaches to byte {end}, but the device ends at {device_bytes}");
-    Error::corrupt(reason).hint("the image was cut, or the data is on another device")
+    Error::corrupt(reason).with_hint("the image was cut, or the data is on another device")
 }
 
 /// The bytes of a sector that a request is about. Callers split requests at sectors.

@@ -119,7 +119,7 @@ impl Partition {
         if let Some(problem @ Problem::Overlaps { .. }) = self.problem {
             let reason = format!("partition {} {problem}", self.number);
             let hint = format!("give --offset {} to read it anyway", self.start_bytes);
-            return Err(Error::corrupt(reason).at(self.start_bytes).hint(hint));
+            return Err(Error::corrupt(reason).at(self.start_bytes).with_hint(hint));
         }
         self.open_despite_overlap(device)
     }
@@ -138,7 +138,7 @@ impl Partition {
             );
             Error::new(ErrorKind::OutOfBounds, reason)
                 .at(self.start_bytes)
-                .hint("the image was cut, or is not the whole disk")
+                .with_hint("the image was cut, or is not the whole disk")
         })
     }
 

@@ -150,10 +150,10 @@ impl Format for Structures {
         if self.boot.is_backup {
             let reason = "the main boot region is damaged, and only its copy is right";
             let e = Error::new(ErrorKind::Corrupt, reason);
-            return Err(e.hint("run fsck.exfat on a copy"));
+            return Err(e.with_hint("run fsck.exfat on a copy"));
         }
         match self.upcase_damage.take() {
-            Some(e) => Err(e.hint("run fsck.exfat on a copy")),
+            Some(e) => Err(e.with_hint("run fsck.exfat on a copy")),
             None => Ok(()),
         }
     }

@@ -193,7 +193,7 @@ impl Ext4 {
 fn no_such(number: InodeNumber) -> Error {
     let error = if number.0 == u64::from(ROOT) {
         Error::new(ErrorKind::Corrupt, "the root directory's inode is unused")
-            .hint("on a copy, run `e2fsck`")
+            .with_hint("on a copy, run `e2fsck`")
     } else {
         Error::new(ErrorKind::NotFound, "no such inode")
     };

@@ -171,11 +171,11 @@ fn open_journal(device: Arc<dyn BlockRead>, superblock: &Superblock) -> Result<J
     let number = superblock.journal_inode;
     if number == 0 {
         return Err(Error::from(Unsupported::ExternalJournal)
-            .hint("let its own system mount it once, or run e2fsck on a copy of both"));
+            .with_hint("let its own system mount it once, or run e2fsck on a copy of both"));
     }
     let volume = volume(Arc::clone(&device), superblock);
     let inode = journal_inode(&volume, number)
-        .map_err(|e| e.hint("on a copy, e2fsck can restore the journal's inode"))?;
+        .map_err(|e| e.with_hint("on a copy, e2fsck can restore the journal's inode"))?;
     let mut next = FileBlock(0);
     let runs = runs(&volume, &inode, next).map(|run| {
         let run = run?;

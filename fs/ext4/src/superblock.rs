@@ -209,7 +209,7 @@ impl Superblock {
                 block_size: self.block_size.bytes(),
                 device_bytes,
             });
-            return Err(e.hint("the image or the partition is cut short; get the whole of it"));
+            return Err(e.with_hint("the image or the partition is cut short; get the whole of it"));
         }
         let blocks = self
             .blocks_count

@@ -200,7 +200,7 @@ impl Error {
 
     /// What the user can do about it, as a phrase: `run e2fsck on a copy`.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
+    pub fn with_hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
         self.0.hint.get_or_insert(hint.into());
         self
     }

@@ -16,6 +16,7 @@ const GROUP: &str = "/etc/group";
 /// A user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct User {
     /// The name.
     pub name: String,
@@ -37,6 +38,7 @@ pub struct User {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Password {
     /// There is one.
     Set,
@@ -60,6 +62,7 @@ impl Password {
 /// A group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Group {
     /// The name.
     pub name: String,

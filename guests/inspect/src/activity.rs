@@ -33,6 +33,7 @@ const JOURNALS: &str = "/var/log/journal";
 /// When the guest last ran. Times are UTC, in RFC 3339.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Activity {
     /// When it was last started, where it keeps that.
     pub last_boot: Option<String>,

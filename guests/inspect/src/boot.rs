@@ -11,6 +11,7 @@ use super::files::Files;
 /// How it is started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Boot {
     /// The firmware that finds something to start: `bios`, `uefi`, or both.
     pub firmware: Vec<Firmware>,
@@ -24,6 +25,7 @@ pub struct Boot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Firmware {
     /// The PC's of old.
     Bios,
@@ -34,6 +36,7 @@ pub enum Firmware {
 /// Something to start, as a loader has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Entry {
     /// Its name for people.
     pub title: Option<String>,

@@ -18,6 +18,7 @@ const SOURCES: &str = "/etc/cloud/cloud.cfg.d/90_dpkg.cfg";
 /// cloud-init.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct CloudInit {
     /// The version, where its package says it.
     pub version: Option<String>,

@@ -31,6 +31,7 @@ const SCRIPTS: [(&str, &str); 4] = [
 /// A job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct CronJob {
     /// When: `*/5 * * * *`, `@reboot`.
     pub schedule: String,

@@ -28,6 +28,7 @@ pub(super) const DRIVERS: [&str; 9] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum DriverPlace {
     /// In the kernel itself.
     BuiltIn,

@@ -30,6 +30,7 @@ pub(super) fn has_extension(name: &str, extension: &str) -> bool {
 /// Where an answer came from.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Source {
     /// The path in the guest.
     pub file: String,

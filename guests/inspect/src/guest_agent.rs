@@ -17,6 +17,7 @@ const PACKAGES: [&str; 2] = ["qemu-guest-agent", "qemu-ga"];
 /// QEMU's guest agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct GuestAgent {
     /// The program.
     pub path: String,

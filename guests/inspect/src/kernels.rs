@@ -12,6 +12,7 @@ use super::files::Files;
 /// A kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Kernel {
     /// Its version, as its modules' directory is called.
     pub version: String,

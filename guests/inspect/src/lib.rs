@@ -65,6 +65,7 @@ use files::Files;
 /// What there is to know of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Report {
     /// Which operating system it is.
     #[serde(flatten)]
@@ -125,6 +126,7 @@ pub fn timezone(tree: &Filesystem) -> Option<String> {
 
 /// How deep it is looked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Depth {
     /// Files of settings and databases.
     #[default]

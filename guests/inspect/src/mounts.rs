@@ -12,6 +12,7 @@ const PATH: &str = "/etc/fstab";
 /// A line of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Mount {
     /// The device, as it is named there: `UUID=...`, `/dev/vda1`.
     pub device: String,

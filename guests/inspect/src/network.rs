@@ -30,6 +30,7 @@ const MAX_GATEWAYS: usize = 64;
 /// How the network is set up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Network {
     /// The interfaces, in the order of the files that name them.
     pub interfaces: Vec<Interface>,
@@ -42,6 +43,7 @@ pub struct Network {
 /// A network interface, as one file sets it up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Interface {
     /// The name, or the pattern that names have to match.
     pub name: Option<String>,
@@ -80,6 +82,7 @@ pub struct Interface {
 /// A route.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Route {
     /// Where it leads to: `198.51.100.0/24`.
     pub to: String,

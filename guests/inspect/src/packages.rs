@@ -21,6 +21,7 @@ const MAX_PACKAGES: usize = 200_000;
 /// A package that is installed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Package {
     /// The name.
     pub name: String,
@@ -45,6 +46,7 @@ pub struct Package {
 /// How a guest's packages are managed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Packages {
     /// What packages are: `deb`, `rpm`, `apk`, `pacman`, `ipk`, `ebuild`.
     pub format: Option<&'static str>,

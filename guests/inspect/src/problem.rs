@@ -7,6 +7,7 @@ use serde::Serialize;
 /// What could not be read, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Problem {
     /// The path in the guest.
     pub file: String,

@@ -9,6 +9,7 @@ use diskfs_etc::shell::{assigned, settings};
 /// What an operating system says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Release {
     /// `linux`, `freebsd` or `android`.
     #[serde(rename = "type")]

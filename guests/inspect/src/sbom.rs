@@ -17,6 +17,7 @@ use diskfs_vfs::Timestamp;
 
 /// How a bill is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SbomFormat {
     /// SPDX 2.3, as JSON (<https://spdx.github.io/spdx-spec/v2.3/>).
     Spdx,

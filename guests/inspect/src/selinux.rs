@@ -10,6 +10,7 @@ const PATH: &str = "/etc/selinux/config";
 /// How SELinux is used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Selinux {
     /// `enforcing`, `permissive` or `disabled`.
     pub mode: String,

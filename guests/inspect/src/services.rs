@@ -13,6 +13,7 @@ const UNITS: &str = "/etc/systemd/system";
 /// A service.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Service {
     /// The unit, as `ssh.service`, or the service's name.
     pub name: String,
@@ -28,6 +29,7 @@ pub struct Service {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum State {
     /// With what it is enabled for: the start of the system, mostly.
     Enabled,

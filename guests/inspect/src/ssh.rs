@@ -26,6 +26,7 @@ const MAX_PATTERNS: usize = 8;
 /// The guest's SSH server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Ssh {
     /// The keys that the guest is known by.
     pub host_keys: Vec<PublicKey>,
@@ -40,6 +41,7 @@ pub struct Ssh {
 /// A key that lets a user in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct AuthorizedKey {
     /// The user.
     pub user: String,

@@ -8,6 +8,7 @@ use super::files::Files;
 /// A rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct SudoRule {
     /// Who: a user, `%group`, `#uid`, or an alias.
     pub who: String,

@@ -32,6 +32,7 @@ use hives::Hives;
 /// What only Windows has.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Windows {
     /// Its directory: `/Windows`.
     pub system_root: String,

@@ -95,7 +95,7 @@ pub(super) fn source(args: &Cp, filesystem: &Filesystem, path: &[u8]) -> Result<
     let metadata = filesystem.as_fs().metadata(inode);
     if metadata.map_err(|e| filesystem.in_image(e))?.is_dir() && !args.is_recursive() {
         let error = vfs::Error::from(vfs::ErrorKind::IsADirectory).in_path(path);
-        return Err(filesystem.in_image(error.hint("give -r to copy it with what is in it")));
+        return Err(filesystem.in_image(error.with_hint("give -r to copy it with what is in it")));
     }
     Ok(inode)
 }

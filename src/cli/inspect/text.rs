@@ -113,6 +113,7 @@ fn startup(report: &Report) -> Vec<Fact> {
     let firmware = boot.firmware.iter().map(|firmware| match firmware {
         Firmware::Bios => "BIOS",
         Firmware::Uefi => "UEFI",
+        _ => "other firmware",
     });
     let firmware = firmware.collect::<Vec<_>>().join(" and ");
     let by = match boot.loaders.join(", ") {
@@ -171,6 +172,7 @@ fn kernel(kernel: &Kernel) -> String {
         DriverPlace::BuiltIn => format!("{driver} (built in)"),
         DriverPlace::Initramfs => format!("{driver} (initramfs)"),
         DriverPlace::Module => (*driver).to_owned(),
+        _ => format!("{driver} (elsewhere)"),
     });
     let drivers: Vec<String> = drivers.collect();
     if drivers.is_empty() {
@@ -215,6 +217,7 @@ fn person(user: &User) -> String {
         Some(Password::Set) => "password",
         Some(Password::Empty) => "no password needed",
         Some(Password::Locked) => "password locked",
+        Some(_) => "password of another kind",
         None => return user.name.clone(),
     };
     format!("{} ({state})", user.name)

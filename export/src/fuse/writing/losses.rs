@@ -91,7 +91,7 @@ impl Losses {
             first.reason
         );
         let hint = "write these files again, and sync them to see whether it worked";
-        Err(Error::new(first.kind, reason).hint(hint))
+        Err(Error::new(first.kind, reason).with_hint(hint))
     }
 }
 

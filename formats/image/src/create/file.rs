@@ -76,7 +76,7 @@ impl<'a> NewFile<'a> {
             Ok(()) => Ok(()),
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
                 let reason = "the host's filesystem can't reserve room";
-                Err(Error::unsupported(reason).hint("give preallocation=full to write it"))
+                Err(Error::unsupported(reason).with_hint("give preallocation=full to write it"))
             }
             Err(e) => Err(e.into()),
         }
@@ -138,7 +138,7 @@ fn check_place(path: &Path, existing: Existing) -> Result<()> {
     }
     if !there.is_file() {
         let reason = "is no regular file, and nothing else is replaced";
-        return Err(Error::new(ErrorKind::Exists, reason).hint("remove it yourself"));
+        return Err(Error::new(ErrorKind::Exists, reason).with_hint("remove it yourself"));
     }
     let file = File::open(path)?;
     lock_for_writing(&file, path).map(|_| ())
@@ -146,7 +146,7 @@ fn check_place(path: &Path, existing: Existing) -> Result<()> {
 
 fn place_taken(error: Error) -> Error {
     match error.kind() {
-        ErrorKind::Exists => error.hint("give --force to replace it with an empty disk"),
+        ErrorKind::Exists => error.with_hint("give --force to replace it with an empty disk"),
         _ => error,
     }
 }

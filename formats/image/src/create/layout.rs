@@ -75,7 +75,7 @@ impl Layout {
                 "a disk of {size_bytes} bytes is too large for clusters of {} bytes",
                 geometry.cluster_size()
             );
-            return Err(Error::invalid(reason).hint("give a larger cluster size, at most 2M"));
+            return Err(Error::invalid(reason).with_hint("give a larger cluster size, at most 2M"));
         }
         let cluster_bits = geometry.cluster_bits();
         let clusters_for = |len: u64| len.div_ceil(geometry.cluster_size());
@@ -126,7 +126,7 @@ impl Layout {
     fn check_limits(self) -> Result<Self> {
         if self.refcount_table.len_bytes(self.geometry) > REFCOUNT_TABLE_MAX_BYTES {
             let reason = "too many clusters to count for these refcounts";
-            return Err(Error::invalid(reason).hint("give a larger cluster size, at most 2M"));
+            return Err(Error::invalid(reason).with_hint("give a larger cluster size, at most 2M"));
         }
         Ok(self)
     }

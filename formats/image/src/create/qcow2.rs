@@ -156,7 +156,7 @@ fn check_together(image: &NewQcow2, preallocation: Preallocation) -> Result<()> 
 fn size(wanted: Option<u64>, backing: Option<u64>) -> Result<u64> {
     let size = wanted.or(backing).ok_or_else(|| {
         Error::invalid("a size is needed")
-            .hint("or a backing file that is opened, to take its size")
+            .with_hint("or a backing file that is opened, to take its size")
     })?;
     whole_sectors(size)
 }

@@ -17,7 +17,7 @@ pub(super) fn create(
     let size_bytes = whole_sectors(size_bytes)?;
     if options.preallocation == Preallocation::Metadata {
         let reason = "preallocation=metadata is for qcow2: a raw image has none";
-        return Err(Error::invalid(reason).hint("give off, falloc or full"));
+        return Err(Error::invalid(reason).with_hint("give off, falloc or full"));
     }
     let file = NewFile::begin(path, options.existing)?;
     file.set_len(size_bytes)?;

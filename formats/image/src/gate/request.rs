@@ -93,7 +93,7 @@ impl Request<'_> {
         let reason = format!("{what} `{}` is not opened: {why}", self.shown_name());
         Error::new(ErrorKind::Denied, reason)
             .in_file(self.image.path)
-            .hint(hint)
+            .with_hint(hint)
     }
 
     /// The name as a path below the image's directory, or absolute. QEMU takes what precedes a
@@ -177,7 +177,7 @@ impl Request<'_> {
         let reason = format!("{noun} `{}`: {}", self.shown_name(), what.reason());
         Error::new(what.kind(), reason)
             .in_file(self.image.path)
-            .hint("put it there, or have the image name another with `qemu-img rebase -u`")
+            .with_hint("put it there, or have the image name another with `qemu-img rebase -u`")
     }
 
     fn outside(&self, real: &Path) -> Error {

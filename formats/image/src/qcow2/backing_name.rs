@@ -101,7 +101,9 @@ fn front(old: &[u8], header_length: usize, backing: Option<&NamedBacking>) -> Re
     let mut fronts = fronts.into_iter().map(build);
     fronts.find(changes_one_sector).ok_or_else(|| {
         Error::unsupported("the header and its extensions are longer than a sector of 512 bytes")
-            .hint("`qemu-img rebase` changes it, and a power cut meanwhile would leave it broken")
+            .with_hint(
+                "`qemu-img rebase` changes it, and a power cut meanwhile would leave it broken",
+            )
     })
 }
 
@@ -130,7 +132,7 @@ fn place_for(
     let found = places.into_iter().find(|at| !is_too_long && fits(at));
     found.ok_or_else(|| {
         Error::invalid("the backing file's name has no room in the first cluster")
-            .hint("give a shorter name")
+            .with_hint("give a shorter name")
     })
 }
 

@@ -140,7 +140,7 @@ impl<'a> Counter<'a> {
         if clusters > CLUSTERS_MAX {
             let reason =
                 format!("{clusters} clusters are too many to check; the limit is {CLUSTERS_MAX}");
-            return Err(Error::unsupported(reason).hint("`qemu-img check` does it"));
+            return Err(Error::unsupported(reason).with_hint("`qemu-img check` does it"));
         }
         Ok(Self {
             file,
@@ -341,7 +341,7 @@ impl Counter<'_> {
     fn too_much(&self, at: HostOffset) -> Error {
         if self.file.size_bytes() > TABLES_MAX_BYTES {
             let reason = format!("tables of more than {TABLES_MAX_BYTES} bytes");
-            return Error::unsupported(reason).hint("`qemu-img check` reads them");
+            return Error::unsupported(reason).with_hint("`qemu-img check` reads them");
         }
         let reason = "tables lie over each other: together they are longer than the file";
         Error::corrupt(reason).at(at.0)

@@ -61,7 +61,7 @@ impl EncryptionHeader {
                 "image is encrypted the old way (AES-CBC), which is not safe and not read",
             )
             .at(METHOD_AT)
-            .hint("`qemu-img convert` with its key, to `-O qcow2 -o encrypt.format=luks`")),
+            .with_hint("`qemu-img convert` with its key, to `-O qcow2 -o encrypt.format=luks`")),
             (LUKS, Some(header)) => header.check(file, geometry).map(Some),
             (LUKS, None) => {
                 let reason = "image is encrypted with LUKS, but does not say where the header is";

@@ -452,7 +452,7 @@ impl NewHeader {
                 "the names of backing file and data file don't fit in a cluster of {} bytes",
                 self.geometry.cluster_size()
             );
-            return Err(Error::invalid(reason).hint("give shorter names"));
+            return Err(Error::invalid(reason).with_hint("give shorter names"));
         }
         Ok(bytes)
     }

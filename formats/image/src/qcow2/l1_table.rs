@@ -48,7 +48,7 @@ pub(super) fn shared(table: HostOffset, l1: Table) -> Error {
     );
     Error::corrupt(reason)
         .at(table.0)
-        .hint("`qemu-img check` tells the damage; reading is still possible")
+        .with_hint("`qemu-img check` tells the damage; reading is still possible")
 }
 
 #[cfg(test)]

@@ -175,7 +175,7 @@ impl Unopened {
             Some(name) => Ok(Some(name)),
             None => Err(
                 Error::corrupt("keeps its data in an external file, but does not name it")
-                    .hint("`qemu-img amend -o data_file=FILE` names it"),
+                    .with_hint("`qemu-img amend -o data_file=FILE` names it"),
             ),
         }
     }
@@ -258,7 +258,7 @@ impl Unopened {
             return Err(
                 Error::corrupt("is marked corrupt: writing to it could destroy more")
                     .at(72)
-                    .hint("`qemu-img check -r all` repairs it; reading is still possible"),
+                    .with_hint("`qemu-img check -r all` repairs it; reading is still possible"),
             );
         }
         Ok(())

@@ -192,5 +192,5 @@ fn missing(entries: &[SnapshotEntry], wanted: &str) -> Error {
     } else {
         format!("there are {}{more}", names.join(", "))
     };
-    not_found(reason).hint(hint)
+    not_found(reason).with_hint(hint)
 }

@@ -74,9 +74,8 @@ pub(crate) fn apply(file: &dyn BlockWrite, wanted: &str) -> Result<()> {
     let mut edit = Edit::begin(file)?;
     if edit.header.extensions.bitmaps.is_some() {
         let reason = "image has bitmaps, which would be wrong after the snapshot was applied";
-        return Err(
-            Error::unsupported(reason).hint("remove them with `qemu-img bitmap --remove` first")
-        );
+        return Err(Error::unsupported(reason)
+            .with_hint("remove them with `qemu-img bitmap --remove` first"));
     }
     let entry = edit.find(wanted)?;
     edit.look(None)?;
@@ -111,7 +110,7 @@ impl<'a> Edit<'a> {
         if header.version < 3 {
             let reason = "snapshots of a version 2 image are not changed";
             return Err(Error::unsupported(reason)
-                .hint("make it version 3 with `qemu-img amend -o compat=1.1`"));
+                .with_hint("make it version 3 with `qemu-img amend -o compat=1.1`"));
         }
         if header.incompatible.external_data_file() {
             let reason = "an image with an external data file has no snapshots";
@@ -200,7 +199,7 @@ impl<'a> Edit<'a> {
             if after.saturating_sub(of(fewer)) > max {
                 let reason = format!("reference counts of {bits} bits are too narrow for it");
                 return Err(Error::unsupported(reason)
-                    .hint("make them wider with `qemu-img amend -o refcount_bits=16`"));
+                    .with_hint("make them wider with `qemu-img amend -o refcount_bits=16`"));
             }
         }
         Ok(())

@@ -76,7 +76,7 @@ pub(crate) fn read(device: &dyn BlockRead, sizes: &[SectorSize]) -> Result<Found
             "the primary GPT at LBA 1 {primary}, and the backup {backup}"
         ))
         .at(sector_size.offset_of(PRIMARY)?)
-        .hint("sgdisk --load-backup or gdisk's recovery menu may repair it")),
+        .with_hint("sgdisk --load-backup or gdisk's recovery menu may repair it")),
     }
 }
 

@@ -51,7 +51,7 @@ pub(super) fn check(log: &dyn BlockRead, regions: u64) -> Result<()> {
         return Ok(());
     }
     let reason = "is a mirror whose log doesn't know its regions, and is not written";
-    Err(Error::unsupported(reason).hint("let the guest's kernel bring its legs in sync first"))
+    Err(Error::unsupported(reason).with_hint("let the guest's kernel bring its legs in sync first"))
 }
 
 fn header(bytes: &[u8]) -> Option<&Raw> {

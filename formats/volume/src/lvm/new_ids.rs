@@ -225,7 +225,7 @@ fn with_reason(error: &Error, reason: String) -> Error {
         named = named.at(offset);
     }
     if let Some(hint) = error.next_step() {
-        named = named.hint(hint.to_owned());
+        named = named.with_hint(hint.to_owned());
     }
     named
 }

@@ -184,7 +184,7 @@ fn in_volume(group: &str, volume: &str, error: &Error) -> Error {
         named = named.at(offset);
     }
     if let Some(hint) = error.next_step() {
-        named = named.hint(hint.to_owned());
+        named = named.with_hint(hint.to_owned());
     }
     named
 }
@@ -292,7 +292,7 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
         let superblock = thin::Superblock::read(&blocks)?;
         if superblock.needs_check && self.purpose == Purpose::Write {
             let reason = "is in a pool whose metadata must be checked before it is written";
-            return Err(Error::unsupported(reason).hint("run thin_check and thin_repair"));
+            return Err(Error::unsupported(reason).with_hint("run thin_check and thin_repair"));
         }
         let data = self.whole(&pool.data, depth)?;
         let data_bytes = data.len_bytes();
@@ -454,7 +454,9 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
     fn mark(&mut self, images: &[Image], state: &State, depth: usize) -> Result<()> {
         if !state.is_whole() {
             let reason = "is a RAID whose copies are not all there and in sync, and is not written";
-            return Err(Error::unsupported(reason).hint("let the guest's kernel repair it first"));
+            return Err(
+                Error::unsupported(reason).with_hint("let the guest's kernel repair it first")
+            );
         }
         for image in images {
             let volume = self.inner(&image.metadata, depth)?;
@@ -486,7 +488,7 @@ impl<'a, D: BlockRead + ?Sized> Builder<'a, D> {
                 );
                 Error::new(ErrorKind::OutOfBounds, reason)
                     .at(start)
-                    .hint("the image was cut, or is not the whole disk")
+                    .with_hint("the image was cut, or is not the whole disk")
             });
         }
         let volume = self.inner(&area.name, depth)?;

@@ -73,7 +73,9 @@ fn common_events<D: BlockRead + ?Sized>(marks: &[Mark<D>]) -> Result<u64> {
         let events = mark.events()?;
         if events.is_none() || common.is_some_and(|common| Some(common) != events) {
             let reason = "has copies that are not in sync, or that somebody else writes";
-            return Err(Error::unsupported(reason).hint("let the guest's kernel repair it first"));
+            return Err(
+                Error::unsupported(reason).with_hint("let the guest's kernel repair it first")
+            );
         }
         common = events;
     }

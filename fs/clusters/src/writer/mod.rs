@@ -311,7 +311,7 @@ impl<F: Format> Writer<F> {
         if self.freed_room == FreedRoom::AfterClose {
             let reason = "no room for the new contents beside the old ones";
             let hint = "remove something first, or cut the file with `diskfs truncate -s 0`";
-            return Err(Error::new(ErrorKind::NoSpace, reason).hint(hint));
+            return Err(Error::new(ErrorKind::NoSpace, reason).with_hint(hint));
         }
         self.commit()?;
         Ok(self.allocation()?.free())

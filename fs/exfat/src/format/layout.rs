@@ -53,7 +53,7 @@ impl Layout {
         }
         if layout.clusters > MAX_CLUSTERS {
             let reason = format!("{device_bytes} bytes have too many clusters for exFAT");
-            return Err(invalid(reason).hint("choose larger clusters"));
+            return Err(invalid(reason).with_hint("choose larger clusters"));
         }
         Ok(layout)
     }

@@ -69,7 +69,7 @@ impl Allocator {
         if superblock.groups_count > GROUPS_MAX {
             let reason = format!("has {} block groups", superblock.groups_count);
             let hint = format!("only filesystems of up to {GROUPS_MAX} are written");
-            return Err(Error::new(ErrorKind::Unsupported, reason).hint(hint));
+            return Err(Error::new(ErrorKind::Unsupported, reason).with_hint(hint));
         }
         let mut groups = Vec::with_capacity(index(superblock.groups_count));
         let mut summaries = Vec::with_capacity(index(superblock.groups_count));

@@ -63,7 +63,7 @@ fn full(directory: &Changing<'_, '_>) -> Error {
     if features.has(Incompatible::LARGE_DIR) {
         e
     } else {
-        e.hint("the feature `large_dir` allows larger ones")
+        e.with_hint("the feature `large_dir` allows larger ones")
     }
 }
 

@@ -52,7 +52,7 @@ fn check_encoding(handle: &Handle<'_>, directory: &Inode, name: &[u8]) -> Result
     let strict = handle.volume().superblock.strict_encoding;
     if strict && directory.has(InodeFlags::CASEFOLD) && std::str::from_utf8(name).is_err() {
         let e = Error::new(ErrorKind::Invalid, "the name is not UTF-8");
-        return Err(e.hint("the filesystem's encoding is strict")).in_inode(directory.number);
+        return Err(e.with_hint("the filesystem's encoding is strict")).in_inode(directory.number);
     }
     Ok(())
 }

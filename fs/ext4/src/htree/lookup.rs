@@ -115,7 +115,7 @@ impl Directory {
     fn corrupt(&self, error: Error) -> Error {
         error
             .in_inode(self.inode)
-            .hint("on a copy, rebuild the index with `e2fsck -fD`")
+            .with_hint("on a copy, rebuild the index with `e2fsck -fD`")
     }
 }
 

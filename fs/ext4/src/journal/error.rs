@@ -15,12 +15,12 @@ pub(super) fn corrupt_block(block: LogBlock, reason: impl std::fmt::Display) -> 
         ErrorKind::Corrupt,
         format!("journal block {block}: {reason}"),
     )
-    .hint(HINT)
+    .with_hint(HINT)
 }
 
 /// The journal's superblock contradicts the specification.
 pub(super) fn corrupt_superblock(reason: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Corrupt, format!("journal superblock: {reason}")).hint(HINT)
+    Error::new(ErrorKind::Corrupt, format!("journal superblock: {reason}")).with_hint(HINT)
 }
 
 /// The journal's inode does not lead to its blocks.
@@ -29,7 +29,7 @@ pub(super) fn corrupt_map(reason: impl std::fmt::Display) -> Error {
         ErrorKind::Corrupt,
         format!("the journal's blocks: {reason}"),
     )
-    .hint(HINT)
+    .with_hint(HINT)
 }
 
 /// Well-formed, but nothing that this driver replays.
@@ -38,7 +38,7 @@ pub(super) fn unsupported(reason: impl std::fmt::Display) -> Error {
         ErrorKind::Unsupported,
         format!("the journal needs recovery, and {reason}"),
     )
-    .hint("let its own system mount it once, or run e2fsck on a copy")
+    .with_hint("let its own system mount it once, or run e2fsck on a copy")
 }
 
 /// Well-formed, but nothing that this driver writes.

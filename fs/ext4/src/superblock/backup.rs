@@ -15,7 +15,7 @@ const FIRST_BACKUPS: [(u64, u64); 4] =
 /// Adds to `error` which backup could be used in the primary's place, if there is one.
 pub(super) fn hint(device: &dyn BlockRead, error: Error) -> Error {
     match find(device) {
-        Some((block, size)) => error.hint(format!(
+        Some((block, size)) => error.with_hint(format!(
             "a backup superblock is at block {block}: on a copy, run `e2fsck -b {block} -B {size}`"
         )),
         None => error,

@@ -222,7 +222,7 @@ impl Core {
 fn needs_what_is_replaced() -> Error {
     let reason = "no room for the new contents beside the old ones";
     let hint = "remove something first, or cut the file with `diskfs truncate -s 0`";
-    Error::new(ErrorKind::NoSpace, reason).hint(hint)
+    Error::new(ErrorKind::NoSpace, reason).with_hint(hint)
 }
 
 /// The present time.

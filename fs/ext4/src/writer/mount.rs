@@ -38,7 +38,7 @@ pub(crate) fn check_writable(superblock: &Superblock) -> Result<()> {
             names.join(", ")
         );
         let hint = "it can be read; to write it, let its own system do so";
-        return Err(Error::new(ErrorKind::Unsupported, reason).hint(hint));
+        return Err(Error::new(ErrorKind::Unsupported, reason).with_hint(hint));
     }
     let state = superblock.state;
     let journal = features.has(Compatible::HAS_JOURNAL);
@@ -52,7 +52,7 @@ pub(crate) fn check_writable(superblock: &Superblock) -> Result<()> {
     if superblock.revision == 0 {
         let reason = "is of revision 0 of the format, which this driver does not write";
         let hint = "on a copy, `tune2fs -O filetype` makes it one of revision 1";
-        return Err(Error::new(ErrorKind::Unsupported, reason).hint(hint));
+        return Err(Error::new(ErrorKind::Unsupported, reason).with_hint(hint));
     }
     if state.errors {
         return Err(damaged("is marked as having errors"));
@@ -66,7 +66,7 @@ pub(crate) fn check_writable(superblock: &Superblock) -> Result<()> {
 }
 
 fn damaged(reason: &'static str) -> Error {
-    Error::new(ErrorKind::Corrupt, reason).hint(REPAIR)
+    Error::new(ErrorKind::Corrupt, reason).with_hint(REPAIR)
 }
 
 impl Core {

@@ -194,12 +194,12 @@ fn list(volume: &Volume) -> Result<Vec<u32>> {
         if !sound || !seen.insert(next) {
             let problem = "the orphan list goes through an inode that can't be on it";
             return Err(malformed(Structure::Inode(next), problem)
-                .hint("let e2fsck repair the image, on a copy"));
+                .with_hint("let e2fsck repair the image, on a copy"));
         }
         let Some(inode) = inode_table::read(volume, next)? else {
             let problem = "it is on the orphan list and not in use";
             return Err(malformed(Structure::Inode(next), problem)
-                .hint("let e2fsck repair the image, on a copy"));
+                .with_hint("let e2fsck repair the image, on a copy"));
         };
         numbers.push(next);
         next = inode.deleted;

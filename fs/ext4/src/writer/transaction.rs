@@ -138,7 +138,7 @@ impl Transactions {
         let room = self.blocks_max();
         let reason = "the changes do not fit into one transaction of the journal";
         let hint = format!("it has room for {room} blocks of metadata");
-        Err(Error::new(ErrorKind::NoSpace, reason).hint(hint))
+        Err(Error::new(ErrorKind::NoSpace, reason).with_hint(hint))
     }
 
     /// How many blocks one transaction may change.
@@ -257,7 +257,7 @@ impl Transactions {
         let room = self.blocks_max();
         let reason = format!("needs to change {credits} blocks in one transaction");
         let hint = format!("the journal is too small: it has room for {room}");
-        Err(Error::new(ErrorKind::NoSpace, reason).hint(hint))
+        Err(Error::new(ErrorKind::NoSpace, reason).with_hint(hint))
     }
 
     /// Counts a handle that is going to be closed, though it takes no part in anything.

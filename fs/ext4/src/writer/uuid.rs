@@ -48,7 +48,7 @@ fn of_superblock(superblock: &Superblock) -> Result<UuidChange> {
     match refused {
         Some(reason) => {
             let hint = "`tune2fs -U random` changes it on an unmounted filesystem";
-            Err(Error::new(ErrorKind::Unsupported, reason).hint(hint))
+            Err(Error::new(ErrorKind::Unsupported, reason).with_hint(hint))
         }
         None if superblock.checksum_seed.is_some() && !has_seed => Ok(UuidChange::AddsChecksumSeed),
         None => Ok(UuidChange::Plain),

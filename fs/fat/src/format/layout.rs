@@ -76,7 +76,7 @@ impl Layout {
                 clusters.start(),
                 clusters.end()
             );
-            invalid(reason).hint(hint)
+            invalid(reason).with_hint(hint)
         })
     }
 

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 /// A public key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct PublicKey {
     /// The algorithm, as `ssh-ed25519`.
     pub algorithm: String,

@@ -19,6 +19,7 @@ const MAX_BYTES: usize = 4096;
 /// A letter and its volume.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Drive {
     /// `C:`.
     pub letter: String,

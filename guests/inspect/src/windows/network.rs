@@ -18,6 +18,7 @@ const MAX_INTERFACES: usize = 10_000;
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Adapter {
     /// Its GUID, in braces.
     pub id: String,

@@ -12,6 +12,7 @@ use diskfs_disk::guest::in_any_case;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Hibernation {
     /// The memory is there, of all of the system or, after a shutdown with fast startup, of its kernel: the
     /// filesystems are not to be written to.

@@ -17,6 +17,7 @@ const MAX_PROGRAMS: usize = 10_000;
 /// A program that can be uninstalled.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Program {
     /// The name that people read.
     pub name: String,

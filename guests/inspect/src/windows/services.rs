@@ -26,6 +26,7 @@ const VIRTIO: [&str; 14] = [
 /// A driver or a service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct WindowsService {
     /// The name, as the guest has it.
     pub name: String,
@@ -39,6 +40,7 @@ pub struct WindowsService {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Start {
     /// By the boot loader: without it, Windows does not find its disk.
     Boot,

@@ -95,7 +95,7 @@ impl Locked<'_> {
         let reason = "the image's own tables are counted as free";
         Err(Error::corrupt(reason)
             .at(at.0)
-            .hint("`qemu-img check -r all` repairs it"))
+            .with_hint("`qemu-img check -r all` repairs it"))
     }
 
     /// Makes sure that the image file reaches to `end`.

@@ -52,7 +52,7 @@ impl Metadata {
             let reason = "refcount table reaches past the end of the file, or is empty";
             return Err(Error::corrupt(reason)
                 .at(table.at.0)
-                .hint("`qemu-img check -r all` rebuilds it"));
+                .with_hint("`qemu-img check -r all` rebuilds it"));
         }
         let mut bytes = vec![0; to_usize(table.size_bytes())];
         image.read_at(table.at.0, &mut bytes)?;

@@ -213,7 +213,7 @@ impl Writer {
         let reason = "a guest cluster lies over the image's own tables";
         Err(Error::corrupt(reason)
             .at(host.0)
-            .hint("run `qemu-img check` on the image"))
+            .with_hint("run `qemu-img check` on the image"))
     }
 
     /// Ends writing with everything durable and what was freed given back.

@@ -127,12 +127,12 @@ impl Locked<'_> {
         if count == 0 {
             return Error::corrupt("a cluster that is in use is counted as free")
                 .at(at)
-                .hint("run `qemu-img check` on the image");
+                .with_hint("run `qemu-img check` on the image");
         }
         let bits = self.writer.header.refcount_bits();
         let reason = format!("a cluster is referred to {count} times, the most for {bits} bits");
         Error::unsupported(reason)
             .at(at)
-            .hint("convert the image to one with `refcount_bits=16`")
+            .with_hint("convert the image to one with `refcount_bits=16`")
     }
 }

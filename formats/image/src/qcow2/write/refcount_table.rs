@@ -104,7 +104,7 @@ impl Locked<'_> {
             if table_clusters.saturating_mul(cluster_size) > REFCOUNT_TABLE_MAX_BYTES {
                 let reason = "the image has as many clusters as it can count";
                 return Err(Error::new(ErrorKind::NoSpace, reason)
-                    .hint("convert it to one with larger clusters"));
+                    .with_hint("convert it to one with larger clusters"));
             }
             let counted = blocks.saturating_mul(entries);
             if blocks.saturating_add(table_clusters) <= counted {

@@ -22,7 +22,7 @@ impl Writer {
     pub(super) fn repair(&self) -> Result<()> {
         let rules = self.reader.mapping.rules;
         let references = check::references(self.image.as_ref(), &self.header, rules);
-        let mut references = references.map_err(|e| e.hint(ADVICE))?;
+        let mut references = references.map_err(|e| e.with_hint(ADVICE))?;
         self.begin()?;
         let in_file = to_u64(references.len());
         self.lock().add_missing_blocks(&mut references)?;
@@ -138,7 +138,7 @@ impl Locked<'_> {
             let enough = wanted.saturating_mul(8).div_ceil(cluster_size);
             if enough.saturating_mul(cluster_size) > REFCOUNT_TABLE_MAX_BYTES {
                 let reason = "refcount table has no room for the clusters that are in use";
-                return Err(Error::unsupported(reason).hint(ADVICE));
+                return Err(Error::unsupported(reason).with_hint(ADVICE));
             }
             if enough <= clusters {
                 return Ok(Some(clusters));

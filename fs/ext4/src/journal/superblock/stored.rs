@@ -44,7 +44,7 @@ impl StoredSuperblock {
         let raw = &self.raw;
         if BlockType::from(raw.header.h_blocktype.get()) != BlockType::SuperblockV2 {
             let hint = "on a copy, `tune2fs -O ^has_journal` and then `tune2fs -j` renew it";
-            return Err(unsupported_for_writing("it is of version 1").hint(hint));
+            return Err(unsupported_for_writing("it is of version 1").with_hint(hint));
         }
         match raw.s_errno.get() {
             0 => Ok(()),
