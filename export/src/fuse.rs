@@ -2,12 +2,12 @@
 //! read and write.
 //!
 //! ```no_run
-//! # fn open() -> std::sync::Arc<dyn diskfs::vfs::FsRead> { unimplemented!() }
+//! # fn open() -> std::sync::Arc<dyn diskfs_vfs::FsRead> { unimplemented!() }
 //! use diskfs_export::fuse::{Options, mount};
 //!
 //! let mounted = mount(open(), "/mnt".as_ref(), &Options::default())?;
 //! mounted.serve()?; // until somebody unmounts it
-//! # Ok::<(), diskfs::Error>(())
+//! # Ok::<(), diskfs_disk::Error>(())
 //! ```
 //!
 //! What it does for speed, and why it is allowed to, is in `export/DESIGN.md`.
