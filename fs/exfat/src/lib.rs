@@ -53,7 +53,7 @@ mod upcase_table;
 pub use format::{FormatOptions, format};
 use structures::Structures;
 
-/// An exFAT filesystem, opened for reading. See the [crate](crate).
+/// An exFAT filesystem, opened for reading. See the crate.
 pub type Exfat = diskfs_clusters::ReadOnly<Structures>;
 /// An exFAT filesystem, opened for writing.
 pub type WritableExfat = diskfs_clusters::Writable<Structures>;

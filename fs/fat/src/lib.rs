@@ -54,7 +54,7 @@ pub use code_page::CodePage;
 pub use format::{FormatOptions, format};
 use structures::Structures;
 
-/// A FAT filesystem, opened for reading. See the [crate](crate).
+/// A FAT filesystem, opened for reading. See the crate.
 pub type Fat = diskfs_clusters::ReadOnly<Structures>;
 /// A FAT filesystem, opened for writing.
 pub type WritableFat = diskfs_clusters::Writable<Structures>;
