@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-use diskfs_vfs::{self as vfs, ErrorKind, FileType, InodeNumber, ReadAhead};
+use diskfs_vfs::{self as vfs, ErrorKind, FileType, InodeNumber, Metadata, ReadAhead};
 
 use crate::{Error, Filesystem};
 
@@ -21,11 +21,7 @@ pub struct File {
 impl File {
     pub(crate) fn new(filesystem: Filesystem, inode: InodeNumber) -> vfs::Result<Self> {
         let metadata = filesystem.as_fs().metadata(inode)?;
-        match metadata.file_type {
-            FileType::Regular => {}
-            FileType::Directory => return Err(ErrorKind::IsADirectory.into()),
-            _ => return Err(vfs::Error::new(ErrorKind::Invalid, "not a regular file")),
-        }
+        check_is_regular(&metadata)?;
         Ok(Self {
             filesystem,
             inode,
@@ -66,14 +62,35 @@ impl Read for File {
 
 impl Seek for File {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let position = match to {
-            SeekFrom::Start(offset) => Some(offset),
-            SeekFrom::End(delta) => self.size_bytes.checked_add_signed(delta),
-            SeekFrom::Current(delta) => self.position.checked_add_signed(delta),
-        };
-        let before_start = || Error::new(crate::ErrorKind::Invalid, "seek before the first byte");
-        self.position = position.ok_or_else(before_start)?;
+        self.position = seek_target(to, self.position, || Ok(self.size_bytes))?;
         self.read_ahead = ReadAhead::at(self.position);
         Ok(self.position)
     }
+}
+
+/// Fails unless a file is a regular one.
+pub(crate) fn check_is_regular(metadata: &Metadata) -> vfs::Result<()> {
+    match metadata.file_type {
+        FileType::Regular => Ok(()),
+        FileType::Directory => Err(ErrorKind::IsADirectory.into()),
+        _ => Err(vfs::Error::new(ErrorKind::Invalid, "not a regular file")),
+    }
+}
+
+/// Returns the byte that a reader or writer at byte `position` seeks to.
+///
+/// # Errors
+/// `Invalid` for a byte before the first one; what `size_bytes` answers.
+pub(crate) fn seek_target(
+    to: SeekFrom,
+    position: u64,
+    size_bytes: impl FnOnce() -> crate::Result<u64>,
+) -> crate::Result<u64> {
+    let target = match to {
+        SeekFrom::Start(offset) => Some(offset),
+        SeekFrom::End(delta) => size_bytes()?.checked_add_signed(delta),
+        SeekFrom::Current(delta) => position.checked_add_signed(delta),
+    };
+    let before_start = || Error::new(crate::ErrorKind::Invalid, "seek before the first byte");
+    target.ok_or_else(before_start)
 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use diskfs::vfs::{FileType, Follow, Metadata, SetMetadata};
+use diskfs::vfs::{Follow, Metadata, SetMetadata};
 use diskfs::{Error, ErrorKind, Filesystem, Result};
 
 use super::each_file::{Reach, each_file};
@@ -123,23 +123,12 @@ impl NewOwner {
         if uid.is_none() && gid.is_none() {
             return None;
         }
-        let permissions = without_set_id(metadata);
+        let permissions = metadata.permissions_after_chown();
         Some(SetMetadata {
             uid,
             gid,
             permissions: (permissions != metadata.permissions).then_some(permissions),
             ..SetMetadata::default()
         })
-    }
-}
-
-/// What chown(2) leaves of the mode: a program must not run as its new owner unasked. Set-group-id
-/// without execution means something else.
-fn without_set_id(metadata: &Metadata) -> u16 {
-    let mode = metadata.permissions;
-    match metadata.file_type {
-        FileType::Regular if mode & 0o010 != 0 => mode & !0o6000,
-        FileType::Regular => mode & !0o4000,
-        _ => mode,
     }
 }

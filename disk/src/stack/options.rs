@@ -1,4 +1,4 @@
-//! How a machine's disks are opened.
+//! The options for opening a machine's disks.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ pub struct DiskOptions {
     further: Vec<Source>,
 }
 
-/// What the disk is opened for.
+/// The kind of access to the disk.
 #[derive(Debug, Clone, Default)]
 enum Access {
     #[default]
@@ -49,12 +49,12 @@ enum Access {
     DryRun,
 }
 
-/// Where an image is.
+/// The place of an image.
 #[derive(Debug, Clone)]
 enum Source {
-    /// In a file.
+    /// A file.
     File(ImageSpec),
-    /// In storage of the caller, which errors call by this name.
+    /// Storage of the caller, and the name that errors give it.
     Device(PathBuf, Storage),
 }
 
@@ -74,7 +74,7 @@ enum Storage {
     Writable(Arc<dyn BlockWrite>),
 }
 
-/// What the volumes of a disk are opened with.
+/// The settings of all volumes of a disk.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Settings {
     pub(super) keys: Option<Keys>,

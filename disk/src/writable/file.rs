@@ -6,7 +6,8 @@ use std::sync::Arc;
 use diskfs_vfs::{self as vfs, InodeNumber, SyncFile};
 
 use super::WritableFilesystem;
-use crate::{Error, ErrorKind, Result};
+use crate::file::seek_target;
+use crate::{Error, Result};
 
 /// A regular file that is open for reading and writing: [`Read`], [`Write`] and [`Seek`], and positional access from many
 /// threads.
@@ -128,13 +129,7 @@ impl Write for WritableFile {
 
 impl Seek for WritableFile {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let position = match to {
-            SeekFrom::Start(offset) => Some(offset),
-            SeekFrom::End(delta) => self.size_bytes()?.checked_add_signed(delta),
-            SeekFrom::Current(delta) => self.position.checked_add_signed(delta),
-        };
-        let before_start = || Error::new(ErrorKind::Invalid, "seek before the first byte");
-        self.position = position.ok_or_else(before_start)?;
+        self.position = seek_target(to, self.position, || self.size_bytes())?;
         Ok(self.position)
     }
 }

@@ -5,23 +5,19 @@ use std::path::Path;
 use diskfs_vfs::copy_in::{self, CopyInOptions, CopyTo};
 use diskfs_vfs::copy_out::{OnError, Summary};
 use diskfs_vfs::{
-    self as vfs, FileType, FileWriter, Follow, FsWrite, InodeNumber, Metadata, NewAttributes,
-    NewKind, RenameMode, SetMetadata, SetTime, SetXattr, edit, follow_last, resolve,
-    resolve_parent,
+    self as vfs, FileWriter, Follow, FsWrite, InodeNumber, Metadata, NewAttributes, NewKind,
+    RenameMode, SetMetadata, SetTime, SetXattr, edit, follow_last, resolve, resolve_parent,
 };
 
 use super::{WritableFile, WritableFilesystem};
 use crate::Result;
+use crate::file::check_is_regular;
 
 /// The permissions of new regular files.
 const FILE_MODE: u16 = 0o644;
 
 /// The permissions of new directories.
 const DIRECTORY_MODE: u16 = 0o755;
-
-const SET_USER_ID: u16 = 0o4000;
-const SET_GROUP_ID: u16 = 0o2000;
-const GROUP_EXECUTE: u16 = 0o010;
 
 /// Paths are as for [`Filesystem`](crate::Filesystem): bytes, from the root on, and no symlink leads out of the
 /// filesystem. New files belong to root.
@@ -97,7 +93,7 @@ impl WritableFilesystem {
     /// Gives the file at `original` the further name `path`.
     ///
     /// # Errors
-    /// `Exists`; `NotPermitted` for a directory.
+    /// `Exists`; `Denied` for a directory.
     pub fn hard_link(&self, original: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<()> {
         self.at(path, |fs, path| {
             let inode = resolve(fs, original.as_ref(), Follow::AllButLast)?;
@@ -109,16 +105,16 @@ impl WritableFilesystem {
     /// Removes a file, a symlink (and not what it leads to) or an empty directory.
     ///
     /// # Errors
-    /// `NotFound`; `NotEmpty`.
+    /// `NotFound`; `Other` for a directory that is not empty.
     pub fn remove(&self, path: impl AsRef<[u8]>) -> Result<()> {
         self.at(path, edit::remove)
     }
 
-    /// Removes a file or a directory with everything below it; no symlink is followed. The first failure ends it, and
-    /// leaves the rest.
+    /// Removes a file or a directory with everything below it; no symlink is followed. A file that
+    /// can't be removed stays, with the directories above it; the others are removed all the same.
     ///
     /// # Errors
-    /// `NotFound`, `NotPermitted` for an immutable file.
+    /// `NotFound`, `Denied` for an immutable file; of several errors the first one.
     pub fn remove_all(&self, path: impl AsRef<[u8]>) -> Result<()> {
         self.at(path, |fs, path| {
             let mut failed = None;
@@ -134,7 +130,8 @@ impl WritableFilesystem {
     /// Gives a file another name, in one step; a file with that name is replaced.
     ///
     /// # Errors
-    /// `NotFound`; `NotEmpty`, `IsADirectory`, `NotADirectory` for what can't be replaced.
+    /// `NotFound`; `IsADirectory`, `NotADirectory`, or `Other` for a directory that is not empty, for a file that can't be
+    /// replaced.
     pub fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
         self.at(from, |fs, from| {
             let (dir, name) = resolve_parent(fs, from)?;
@@ -146,7 +143,7 @@ impl WritableFilesystem {
     /// Sets the low 12 bits of a file's mode. A symlink is followed.
     ///
     /// # Errors
-    /// `NotFound`; `NotPermitted` for an immutable file.
+    /// `NotFound`; `Denied` for an immutable file.
     pub fn set_permissions(&self, path: impl AsRef<[u8]>, permissions: u16) -> Result<()> {
         let change = SetMetadata {
             permissions: Some(permissions),
@@ -162,7 +159,7 @@ impl WritableFilesystem {
     /// As [`set_permissions`](Self::set_permissions).
     pub fn chown(&self, path: impl AsRef<[u8]>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
         self.change(path, Follow::AllButLast, |metadata| {
-            let permissions = without_set_ids(metadata);
+            let permissions = metadata.permissions_after_chown();
             SetMetadata {
                 uid,
                 gid,
@@ -299,26 +296,5 @@ fn regular_file(fs: &dyn FsWrite, path: &[u8]) -> vfs::Result<InodeNumber> {
             fs.create(dir, &name, NewKind::Regular, &attributes)
         }
         Err(error) => Err(error),
-    }
-}
-
-fn check_is_regular(metadata: &Metadata) -> vfs::Result<()> {
-    match metadata.file_type {
-        FileType::Regular => Ok(()),
-        FileType::Directory => Err(vfs::ErrorKind::IsADirectory.into()),
-        _ => {
-            let reason = "not a regular file";
-            Err(vfs::Error::new(vfs::ErrorKind::Invalid, reason))
-        }
-    }
-}
-
-/// The permissions of a file after a change of its owner, as chown(2) leaves them for root.
-fn without_set_ids(metadata: &Metadata) -> u16 {
-    let mode = metadata.permissions;
-    match metadata.file_type {
-        FileType::Regular if mode & GROUP_EXECUTE != 0 => mode & !(SET_USER_ID | SET_GROUP_ID),
-        FileType::Regular => mode & !SET_USER_ID,
-        _ => mode,
     }
 }

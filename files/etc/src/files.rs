@@ -11,19 +11,19 @@ pub trait Files {
     /// Returns the text of a file, or `None` when there is none.
     ///
     /// # Errors
-    /// What keeps the file from being read.
+    /// The reason why the file can't be read.
     fn text(&self, path: &str) -> Result<Option<String>, Self::Error>;
 
     /// Returns the names in a directory, sorted by bytes; none when there is no directory.
     ///
     /// # Errors
-    /// What keeps the directory from being read.
+    /// The reason why the directory can't be read.
     fn names(&self, dir: &str) -> Result<Vec<String>, Self::Error>;
 
     /// Returns the paths that match a pattern (glob(7)), sorted by bytes.
     ///
     /// # Errors
-    /// What keeps a directory from being read.
+    /// The reason why a directory can't be read.
     fn expand(&self, pattern: &str) -> Result<Vec<String>, Self::Error>;
 }
 

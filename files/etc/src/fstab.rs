@@ -20,9 +20,9 @@ pub struct Entry {
     pub kind: String,
     /// The options, with commas; empty where the line has none.
     pub options: String,
-    /// Whether dump(8) takes it.
+    /// The fifth field: 1 if dump(8) saves the filesystem.
     pub dump: u8,
-    /// When fsck(8) checks it.
+    /// The sixth field: the pass of fsck(8) that checks the filesystem; 0 for none.
     pub pass: u8,
 }
 

@@ -5,7 +5,7 @@ use crate::shell::assigned;
 /// Where the file is: the first one counts.
 pub const PLACES: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
 
-/// What an operating system says of itself.
+/// The text of an os-release file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OsRelease {
     text: String,

@@ -8,7 +8,7 @@ use crate::table::Table;
 pub const HASH: usize = 1;
 /// The field of the day of the last change.
 pub const LAST_CHANGE: usize = 2;
-/// How many fields a row has.
+/// The number of fields in a row.
 pub const FIELDS: usize = 9;
 
 /// Returns the hash of each user. Of several rows with a name the first one counts, as in getspnam(3).

@@ -60,7 +60,7 @@ pub struct Setting {
 pub struct Include {
     /// The pattern, as an absolute path.
     pub pattern: String,
-    /// How many settings come before it.
+    /// The number of settings before the `Include`.
     pub at: usize,
 }
 
@@ -68,7 +68,7 @@ impl Config {
     /// Reads the settings of a main file and of what it includes. `None` when there is no main file.
     ///
     /// # Errors
-    /// What keeps a file from being read.
+    /// The error of `files` for a file that can't be read.
     pub fn read<F: Files>(files: &F) -> Result<Option<Self>, F::Error> {
         for place in PLACES {
             if let Some(text) = files.text(place)? {
@@ -81,7 +81,7 @@ impl Config {
     /// Reads the settings of a text and of what it includes.
     ///
     /// # Errors
-    /// What keeps a file from being read.
+    /// The error of `files` for a file that can't be read.
     pub fn of<F: Files>(files: &F, path: &str, text: &str) -> Result<Self, F::Error> {
         let mut reader = Reader {
             files,

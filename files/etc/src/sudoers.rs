@@ -75,7 +75,7 @@ impl Sudoers {
     /// Reads the rules of `/etc/sudoers` and of what it includes. A file that is included twice counts once.
     ///
     /// # Errors
-    /// What keeps a file from being read.
+    /// The error of `files` for a file that can't be read.
     pub fn read<F: Files>(files: &F) -> Result<Self, F::Error> {
         let mut reader = Reader {
             files,

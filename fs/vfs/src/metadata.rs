@@ -213,6 +213,16 @@ impl Metadata {
     pub fn is_dir(&self) -> bool {
         self.file_type == FileType::Directory
     }
+
+    /// Returns the permissions that chown(2) leaves when root changes the owner: a program must not run with the
+    /// rights of its new owner. Set-group-id without execution by the group means locking, and stays.
+    pub fn permissions_after_chown(&self) -> u16 {
+        match self.file_type {
+            FileType::Regular if self.permissions & 0o010 != 0 => self.permissions & !0o6000,
+            FileType::Regular => self.permissions & !0o4000,
+            _ => self.permissions,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,144 @@
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+use super::*;
+
+const SOON: Duration = Duration::from_millis(50);
+
+fn commit(transactions: &Transactions) -> Result<usize> {
+    let (id, changes, ()) = transactions.close_running(|_| ())?;
+    transactions.became_durable(id);
+    Ok(changes.blocks.len())
+}
+
+#[test]
+fn a_commit_waits_for_handles_and_they_for_none() {
+    let transactions = Transactions::new(10);
+    let id = transactions.try_begin(6).unwrap().unwrap();
+    transactions.note_changed(FsBlock(5));
+    let closed = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert_eq!(commit(&transactions).unwrap(), 2);
+            closed.store(true, Ordering::SeqCst);
+        });
+        thread::sleep(SOON);
+        assert!(!closed.load(Ordering::SeqCst));
+        assert!(transactions.try_begin(1).unwrap().is_none());
+        // Who is in it may still go on in it, but not for long.
+        assert!(transactions.try_extend(2));
+        assert!(!transactions.try_extend(2));
+        assert!(!transactions.try_exchange(8, 1));
+        transactions.note_changed(FsBlock(6));
+        transactions.end(8);
+    });
+    assert!(closed.load(Ordering::SeqCst));
+    assert!(transactions.try_begin(10).unwrap().unwrap() > id);
+}
+
+#[test]
+fn room_that_is_given_back_needs_no_commit() {
+    let transactions = Transactions::new(10);
+    transactions.try_begin(8).unwrap().unwrap();
+    transactions.note_changed(FsBlock(5));
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| transactions.wait_for_room(9));
+        thread::sleep(SOON);
+        assert!(!waiting.is_finished());
+        transactions.end(8);
+        waiting.join().unwrap().unwrap();
+    });
+    assert_eq!(transactions.state().wanted, TransactionId(0));
+    // With two blocks changed there is no other way.
+    transactions.note_changed(FsBlock(6));
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| transactions.wait_for_room(9));
+        assert_eq!(transactions.next_task(None, None), Task::Commit);
+        commit(&transactions).unwrap();
+        waiting.join().unwrap().unwrap();
+    });
+    assert!(transactions.wait_for_room(11).is_err());
+}
+
+#[test]
+fn what_was_half_done_is_never_closed() {
+    let transactions = Transactions::new(10);
+    transactions.try_begin(1).unwrap().unwrap();
+    transactions.note_changed(FsBlock(5));
+    thread::scope(|scope| {
+        let commit = scope.spawn(|| commit(&transactions));
+        let waits = scope.spawn(|| transactions.make_durable(TransactionId(1)));
+        thread::sleep(SOON);
+        transactions.finish(Ended::Aborted("an error".to_owned()));
+        transactions.end(1);
+        let e = commit.join().unwrap().unwrap_err();
+        assert!(e.to_string().contains("an error"), "{e}");
+        assert!(waits.join().unwrap().is_err());
+    });
+    assert!(transactions.try_begin(1).is_err());
+    assert_eq!(transactions.next_task(None, None), Task::End);
+}
+
+#[test]
+fn closing_commits_what_is_left() {
+    let transactions = Transactions::new(10);
+    transactions.try_begin(1).unwrap().unwrap();
+    transactions.note_changed(FsBlock(5));
+    transactions.finish(Ended::Closed);
+    assert!(transactions.try_begin(1).is_err());
+    transactions.end(1);
+    assert_eq!(transactions.next_task(None, None), Task::Commit);
+    assert_eq!(commit(&transactions).unwrap(), 1);
+    assert_eq!(transactions.next_task(None, None), Task::End);
+    transactions.make_durable(TransactionId(2)).unwrap();
+}
+
+#[test]
+fn what_is_empty_is_durable() {
+    let transactions = Transactions::new(10);
+    transactions.make_durable(TransactionId(1)).unwrap();
+    assert_eq!(
+        transactions.next_task(Some(SOON), Some(Instant::now())),
+        Task::Checkpoint
+    );
+    let began = Instant::now();
+    transactions.note_changed(FsBlock(5));
+    assert_eq!(transactions.next_task(Some(SOON), None), Task::Commit);
+    assert!(began.elapsed() >= SOON);
+}
+
+#[test]
+fn what_is_being_taken_is_not_durable_yet() {
+    let transactions = Transactions::new(10);
+    let id = transactions.try_begin(1).unwrap().unwrap();
+    transactions.note_changed(FsBlock(5));
+    transactions.end(1);
+    let written = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let mut waits = None;
+        transactions
+            .close_running(|_| {
+                waits = Some(scope.spawn(|| {
+                    transactions.make_durable(id).unwrap();
+                    assert!(written.load(Ordering::SeqCst));
+                }));
+                thread::sleep(SOON);
+            })
+            .unwrap();
+        written.store(true, Ordering::SeqCst);
+        transactions.became_durable(id);
+        waits.unwrap().join().unwrap();
+    });
+}
+
+#[test]
+fn what_is_revoked_may_come_back() {
+    let transactions = Transactions::new(10);
+    transactions.note_changed(FsBlock(5));
+    transactions.note_revoked(FsBlock(5));
+    transactions.note_revoked(FsBlock(6));
+    transactions.note_changed(FsBlock(6));
+    let (_, changes, ()) = transactions.close_running(|_| ()).unwrap();
+    assert_eq!(changes.blocks, HashSet::from_iter([FsBlock(6)]));
+    assert_eq!(changes.revoked, HashSet::from_iter([FsBlock(5)]));
+}
