@@ -1,5 +1,7 @@
 //! Who may use whom: the tables below, held against `cargo metadata` and the sources.
 
+mod circles;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
