@@ -25,11 +25,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::bytes::index;
 use crate::error::{Error, ErrorKind, Result, Structure, malformed};
 use crate::group_descriptor::{self, GroupDescriptor};
+use crate::options::RootReserve;
+use crate::run::Run;
 use crate::statistics::{kept_blocks, own_blocks};
 use crate::superblock::Superblock;
+use crate::transaction::TransactionHandle;
 use crate::volume::Volume;
-use crate::writable::RootReserve;
-use crate::writer::Handle;
 
 use counters::Counters;
 use geometry::Geometry;
@@ -60,11 +61,15 @@ pub(crate) struct Allocator {
 }
 
 impl Allocator {
-    /// Reads and checks the descriptors of all groups.
+    /// Reads and checks the descriptors of all groups. `journal` are the runs of the journal's inode.
     ///
     /// # Errors
     /// `Corrupt`, `Io`; `Unsupported` when there are too many.
-    pub(crate) fn open(volume: &Volume, root_reserve: RootReserve) -> Result<Self> {
+    pub(crate) fn open(
+        volume: &Volume,
+        root_reserve: RootReserve,
+        journal: impl Iterator<Item = Result<Run>>,
+    ) -> Result<Self> {
         let superblock = &volume.superblock;
         if superblock.groups_count > GROUPS_MAX {
             let reason = format!("has {} block groups", superblock.groups_count);
@@ -88,7 +93,7 @@ impl Allocator {
             summaries.push(Summary::new(&descriptor));
             groups.push(Mutex::new(Group::new(descriptor)));
         }
-        system_zone.add_journal(volume)?;
+        system_zone.add_journal(journal)?;
         system_zone.sort();
         let kept = match root_reserve {
             RootReserve::Keep => kept_blocks(superblock),
@@ -146,7 +151,7 @@ impl Allocator {
     /// Makes `descriptor` the group's, in memory and in its block.
     fn store(
         &self,
-        handle: &Handle<'_>,
+        handle: &TransactionHandle<'_>,
         number: u32,
         group: &mut Group,
         descriptor: GroupDescriptor,

@@ -1,14 +1,13 @@
 //! What is in a file: reads that go from each run straight to the caller's bytes, and the runs
 //! themselves.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use diskfs_vfs::{FileExtent, FileExtentKind};
 
-use crate::bytes::{index, len_u64};
-use crate::error::{InInode, Result};
-use crate::file_blocks::{Run, runs_until};
+use crate::bytes::index;
+use crate::error::Result;
+use crate::file_blocks::{self, Span, runs_until};
 use crate::inline_data;
 use crate::inode::{Inode, InodeFlags};
 use crate::volume::Volume;
@@ -21,127 +20,15 @@ pub(crate) fn read(volume: &Volume, inode: &Inode, offset: u64, buf: &mut [u8]) 
     if inode.has(InodeFlags::INLINE_DATA) {
         inline_data::read(inode, offset, wanted)?;
     } else {
-        read_blocks(volume, inode, offset, wanted)?;
+        file_blocks::read(volume, inode, offset, wanted)?;
     }
     Ok(len)
 }
 
-/// Fills `buf` with what the file's blocks have at `offset`; zeroes for holes.
-pub(crate) fn read_blocks(
-    volume: &Volume,
-    inode: &Inode,
-    offset: u64,
-    buf: &mut [u8],
-) -> Result<()> {
-    let end = offset.saturating_add(len_u64(buf.len()));
-    let within = |byte: u64| index(byte.saturating_sub(offset));
-    let mut done = 0;
-    if let Some(first) = volume.superblock.block_size.file_block_at(offset) {
-        let until = volume.superblock.block_size.blocks_for(end);
-        let runs = runs_until(volume, inode, first, until);
-        announce(volume, runs.listed(), offset, end);
-        for run in runs {
-            let span = Span::of(volume, run?);
-            if span.start >= end {
-                break;
-            }
-            let start = span.start.max(offset);
-            fill(buf, done..within(start));
-            done = within(span.end.min(end));
-            if span.written {
-                let part = buf.get_mut(within(start)..done).unwrap_or_default();
-                let from = span
-                    .device_offset
-                    .saturating_add(start.saturating_sub(span.start));
-                volume.read_device(from, part).in_inode(inode.number)?;
-            } else {
-                fill(buf, within(start)..done);
-            }
-            if done == buf.len() {
-                break;
-            }
-        }
-    }
-    let len = buf.len();
-    fill(buf, done..len);
-    Ok(())
-}
-
-/// Zeroes a part of the bytes.
-fn fill(buf: &mut [u8], part: Range<usize>) {
-    buf.get_mut(part).unwrap_or_default().fill(0);
-}
-
-/// A run in bytes.
-struct Span {
-    start: u64,
-    end: u64,
-    device_offset: u64,
-    written: bool,
-}
-
-impl Span {
-    fn of(volume: &Volume, run: Run) -> Self {
-        let size = volume.superblock.block_size;
-        Self {
-            start: size.file_byte_of(run.file_block),
-            end: size.bytes_of(run.end()),
-            device_offset: size.byte_of(run.fs_block),
-            written: run.written,
-        }
-    }
-}
-
-/// Tells the device of all runs of a read before the first one is read, if there are several.
-fn announce(volume: &Volume, runs: &[Run], offset: u64, end: u64) {
-    let spans = || {
-        runs.iter()
-            .map(|run| Span::of(volume, *run))
-            .take_while(|span| span.start < end)
-            .take(ANNOUNCED_RUNS_MAX)
-            .filter(|span| span.written)
-    };
-    if spans().nth(1).is_none() {
-        return;
-    }
-    for span in spans() {
-        let skipped = offset.saturating_sub(span.start);
-        let start = span.start.max(offset);
-        let len = span.end.min(end).saturating_sub(start);
-        volume
-            .device
-            .will_need(span.device_offset.saturating_add(skipped), len);
-    }
-}
-
-/// How many runs one announcement covers: each costs a system call below, and a reader that is still
-/// behind them after so many announces again.
-const ANNOUNCED_RUNS_MAX: usize = 64;
-
 /// Says that these bytes will be read soon.
 pub(crate) fn will_need(volume: &Volume, inode: &Inode, offset: u64, len_bytes: u64) {
-    if inode.has(InodeFlags::INLINE_DATA) {
-        return;
-    }
-    let end = offset.saturating_add(len_bytes).min(inode.size_bytes);
-    let Some(first) = volume.superblock.block_size.file_block_at(offset) else {
-        return;
-    };
-    let until = volume.superblock.block_size.blocks_for(end);
-    for run in runs_until(volume, inode, first, until).take(ANNOUNCED_RUNS_MAX) {
-        let Ok(run) = run else { return };
-        let span = Span::of(volume, run);
-        if span.start >= end {
-            return;
-        }
-        let start = span.start.max(offset);
-        let skipped = start.saturating_sub(span.start);
-        let len = span.end.min(end).saturating_sub(start);
-        if span.written {
-            volume
-                .device
-                .will_need(span.device_offset.saturating_add(skipped), len);
-        }
+    if !inode.has(InodeFlags::INLINE_DATA) {
+        file_blocks::will_need(volume, inode, offset, len_bytes);
     }
 }
 

@@ -141,6 +141,25 @@ pub(crate) fn device_failed(e: diskfs_block::Error) -> Error {
     .with_source(e)
 }
 
+/// A failure to write to the device, as one of the filesystem.
+pub(crate) fn write_failed(e: diskfs_block::Error) -> Error {
+    if e.kind() == diskfs_block::ErrorKind::NoSpace {
+        let reason = "no room left on the host for the image";
+        return Error::new(ErrorKind::NoSpace, reason).with_source(e);
+    }
+    if e.kind() == diskfs_block::ErrorKind::Io {
+        let error = Error::new(
+            ErrorKind::Io,
+            "the device below the filesystem can't be written",
+        );
+        return match e.offset() {
+            Some(offset) => error.at(offset).with_source(e),
+            None => error.with_source(e),
+        };
+    }
+    device_failed(e)
+}
+
 /// Says which inode a failure is about.
 pub(crate) trait InInode<T> {
     /// Adds the inode's number unless one further in is there already.

@@ -9,17 +9,15 @@ mod block_map;
 mod change;
 mod extent_tree;
 mod new_run;
+mod read;
 
 use std::sync::Arc;
 
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
-
-use crate::block::{FileBlock, FsBlock};
-use crate::bytes::len_u64;
+use crate::block::FileBlock;
 use crate::error::{InInode, Result};
 use crate::inode::{Inode, InodeFlags};
 use crate::journal::{EditedStep, EditedWalk};
+use crate::run::Run;
 use crate::volume::Volume;
 
 pub(crate) use allocation::Reserved;
@@ -30,103 +28,13 @@ pub(crate) use change::{
 };
 use extent_tree::empty_root;
 pub(crate) use new_run::allocate;
+pub(crate) use read::{Span, read, will_need};
 
 /// How many runs a file may have for its list to be kept: 96 KiB of memory. What has more is looked
 /// up in its tree each time; that is a file in pieces of some blocks each, or a huge one.
 const LISTED_RUNS_MAX: usize = 4096;
 /// How many steps the making of a list may take, empty subtrees included.
 const LISTED_STEPS_MAX: usize = 2 * LISTED_RUNS_MAX;
-
-/// Contiguous blocks of a file that are contiguous on the device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Run {
-    pub(crate) file_block: FileBlock,
-    pub(crate) fs_block: FsBlock,
-    /// Never zero.
-    pub(crate) len_blocks: u32,
-    /// Whether it holds data; else it is allocated, and reads as zeroes.
-    pub(crate) written: bool,
-}
-
-impl Run {
-    /// The file block after the last one. May be 2^32, which no block has.
-    pub(crate) fn end(&self) -> u64 {
-        u64::from(self.file_block.0).saturating_add(u64::from(self.len_blocks))
-    }
-
-    /// What of it is at `from` or behind it.
-    pub(crate) fn starting_at(self, from: FileBlock) -> Option<Self> {
-        let skipped = from.0.saturating_sub(self.file_block.0);
-        let len_blocks = self
-            .len_blocks
-            .checked_sub(skipped)
-            .filter(|&len| len > 0)?;
-        Some(Self {
-            file_block: FileBlock(self.file_block.0.saturating_add(skipped)),
-            fs_block: self.fs_block.after(u64::from(skipped)),
-            len_blocks,
-            written: self.written,
-        })
-    }
-
-    /// What of it is before file block `end`.
-    pub(crate) fn ending_at(self, end: u64) -> Option<Self> {
-        let left = end
-            .checked_sub(u64::from(self.file_block.0))
-            .filter(|&len| len > 0)?;
-        let len_blocks = u32::try_from(left).unwrap_or(u32::MAX).min(self.len_blocks);
-        Some(Self { len_blocks, ..self })
-    }
-
-    /// Makes it longer by `next`, if that follows it in the file and on the device.
-    fn absorb(&mut self, next: &Self) -> bool {
-        let follows = self.end() == u64::from(next.file_block.0)
-            && self.fs_block.after(u64::from(self.len_blocks)) == next.fs_block
-            && self.written == next.written;
-        match self.len_blocks.checked_add(next.len_blocks) {
-            Some(len_blocks) if follows => {
-                self.len_blocks = len_blocks;
-                true
-            }
-            _ => false,
-        }
-    }
-}
-
-/// The lists of runs of files, with a budget in bytes.
-#[derive(Debug)]
-pub(crate) struct FileMaps {
-    lists: Cache<u32, Option<Arc<[Run]>>, ByBytes>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct ByBytes;
-
-impl Weighter<u32, Option<Arc<[Run]>>> for ByBytes {
-    fn weight(&self, _: &u32, list: &Option<Arc<[Run]>>) -> u64 {
-        /// Key, pointer, counters, the cache's own.
-        const ENTRY_BYTES: u64 = 64;
-        let runs = list.as_deref().unwrap_or_default();
-        len_u64(size_of_val(runs)).saturating_add(ENTRY_BYTES)
-    }
-}
-
-impl FileMaps {
-    /// An empty one that keeps about `budget_bytes`.
-    pub(crate) fn new(budget_bytes: u64) -> Self {
-        /// What an entry takes on the average: most files have one run.
-        const TYPICAL_BYTES: u64 = 128;
-        let items = usize::try_from(budget_bytes.wrapping_div(TYPICAL_BYTES)).unwrap_or(usize::MAX);
-        Self {
-            lists: Cache::with_weighter(items, budget_bytes, ByBytes),
-        }
-    }
-
-    /// Forgets the runs of an inode, which have changed.
-    pub(crate) fn forget(&self, inode: u32) {
-        self.lists.remove(&inode);
-    }
-}
 
 /// The runs of an inode from the one that holds `from` on (which is cut to begin there), in order.
 /// Holes are what lies between them. Ends after the first error.
@@ -287,10 +195,8 @@ fn step_edited(tree: &mut Walk<'_>, walk: &mut EditedWalk<'_>) -> Option<Result<
 
 /// All runs of an inode, neighbours joined; `None` when they are too many for a list.
 fn list(volume: &Volume, inode: &Inode) -> Result<Option<Arc<[Run]>>> {
-    volume
-        .maps
-        .lists
-        .get_or_insert_with(&inode.number, || make_list(volume, inode))
+    let make = || make_list(volume, inode);
+    volume.maps.get_or_make(inode.number, make)
 }
 
 fn make_list(volume: &Volume, inode: &Inode) -> Result<Option<Arc<[Run]>>> {
@@ -311,44 +217,4 @@ fn make_list(volume: &Volume, inode: &Inode) -> Result<Option<Arc<[Run]>>> {
         }
     }
     Ok(None)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn run(file_block: u32, fs_block: u64, len_blocks: u32) -> Run {
-        Run {
-            file_block: FileBlock(file_block),
-            fs_block: FsBlock(fs_block),
-            len_blocks,
-            written: true,
-        }
-    }
-
-    #[test]
-    fn a_run_is_cut_at_both_ends() {
-        let r = run(10, 100, 5);
-        assert_eq!(r.starting_at(FileBlock(3)), Some(r));
-        assert_eq!(r.starting_at(FileBlock(12)), Some(run(12, 102, 3)));
-        assert_eq!(r.starting_at(FileBlock(15)), None);
-        assert_eq!(r.ending_at(12), Some(run(10, 100, 2)));
-        assert_eq!(r.ending_at(10), None);
-        assert_eq!(r.ending_at(u64::MAX), Some(r));
-        assert_eq!(run(u32::MAX, 1, 1).end(), 1 << 32);
-    }
-
-    #[test]
-    fn neighbours_join_only_when_contiguous_in_both() {
-        let mut r = run(0, 100, 5);
-        assert!(!r.absorb(&run(6, 105, 1)));
-        assert!(!r.absorb(&run(5, 106, 1)));
-        let unwritten = Run {
-            written: false,
-            ..run(5, 105, 1)
-        };
-        assert!(!r.absorb(&unwritten));
-        assert!(r.absorb(&run(5, 105, 2)));
-        assert_eq!(r, run(0, 100, 7));
-    }
 }

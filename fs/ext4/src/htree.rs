@@ -26,6 +26,6 @@ mod lookup;
 mod path;
 
 pub(crate) use change::{Next, Step, Way, reaches};
-pub(crate) use hash::{Algorithm, HashSeed, Hasher, NameHash};
+pub(crate) use hash::{Algorithm, HashSeed, HashSignedness, Hasher, NameHash};
 pub(crate) use leaves::Leaves;
 pub(crate) use lookup::{Blocks, Directory, Outcome, is_index_block, lookup, verify};

@@ -3,8 +3,7 @@
 use diskfs_vfs::{ErrorKind, Identity};
 
 use crate::features::{Compatible, Features, Incompatible, ReadOnlyCompatible};
-use crate::superblock::Superblock;
-use crate::writer::check_writable;
+use crate::superblock::{Superblock, check_writable};
 
 /// Kind, label, UUID and features, and what a careful reader should know.
 pub(crate) fn identity(superblock: &Superblock) -> Identity {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::block::FsBlock;
 use crate::bytes::{index, len_u64, part};
-use crate::error::{Result, Structure, malformed};
+use crate::error::{InInode, Result, Structure, malformed};
+use crate::group_descriptor::GroupDescriptor;
 use crate::inode::Inode;
 use crate::metadata_cache::Key;
 use crate::superblock::Superblock;
@@ -30,6 +31,28 @@ struct Place {
 struct Piece {
     first: FsBlock,
     len_blocks: u32,
+}
+
+impl Volume {
+    /// The inode, or `None` when it is not in use or out of range.
+    pub(crate) fn inode(&self, number: u32) -> Result<Option<Arc<Inode>>> {
+        let read = || match read(self, number).in_inode(number) {
+            Ok(Some(inode)) => Ok(Arc::new(inode)),
+            Ok(None) => Err(None),
+            Err(e) => Err(Some(e)),
+        };
+        match self.inodes.get_or_insert_with(&number, read) {
+            Ok(inode) => Ok(Some(inode)),
+            Err(None) => Ok(None),
+            Err(Some(e)) => Err(e),
+        }
+    }
+
+    /// Where the inode table of a group begins. Nothing moves it.
+    pub(crate) fn inode_table(&self, group: u32) -> Result<FsBlock> {
+        let read = || Ok(GroupDescriptor::read(self, group)?.inode_table);
+        self.inode_tables.get_or_insert_with(&group, read)
+    }
 }
 
 /// Reads an inode; `None` when it is not in use, or when there is none of that number.

@@ -54,6 +54,7 @@ mod revocation;
 mod scan;
 mod superblock;
 mod tag;
+mod unsettled;
 mod view;
 
 #[cfg(test)]
@@ -78,6 +79,7 @@ use superblock::{JournalSuperblock, SUPERBLOCK_BYTES, StoredSuperblock};
 
 pub(crate) use fast_commit::{EditedStep, EditedWalk, FastCommits, NameEdit, NameEdits};
 pub(crate) use log::JournalRun;
+pub(crate) use unsettled::write_home;
 pub(crate) use view::JournalView;
 
 /// A filesystem's journal, checked but not gone through.

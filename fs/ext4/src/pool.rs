@@ -14,12 +14,20 @@ use crate::block::FsBlock;
 use crate::bytes::index;
 use crate::hashing::HashMap;
 use crate::metadata_cache::Key;
-use crate::writer::ChangedBlock;
 
 /// A transaction's number within this process: 1, 2, 3 and so on, without an end. The journal's
 /// own numbers have 32 bits and wrap around.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TransactionId(pub(crate) u64);
+
+/// A block that a transaction changed, as it left it.
+#[derive(Debug, Clone)]
+pub(crate) struct ChangedBlock {
+    pub(crate) block: FsBlock,
+    pub(crate) bytes: Arc<[u8]>,
+    /// It is a block of a directory.
+    pub(crate) has_names: bool,
+}
 
 /// Shards: enough that threads seldom meet, few enough that each has some blocks.
 const SHARDS: usize = 64;

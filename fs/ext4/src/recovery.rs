@@ -6,16 +6,15 @@ use diskfs_block::{BlockRead, BlockWrite};
 use diskfs_vfs::{Error, FileType, Result};
 
 use crate::block::FileBlock;
-use crate::error::{Structure, Unsupported, malformed};
+use crate::error::{Structure, Unsupported, malformed, write_failed};
 use crate::features::{Compatible, Incompatible};
 use crate::file_blocks::runs;
 use crate::inode::Inode;
 use crate::inode_table;
 use crate::journal::log_writer::LogWriter;
 use crate::journal::{FastCommits, Journal, JournalRun, JournalView};
-use crate::superblock::Superblock;
+use crate::superblock::{Superblock, check_writable};
 use crate::volume::Volume;
-use crate::writer::{Log, check_writable, write_failed};
 
 /// What the caches may take while the journal is found: its inode and its extent tree are a few
 /// blocks.
@@ -72,8 +71,8 @@ pub(crate) fn recover(device: Arc<dyn BlockRead>, superblock: Superblock) -> Res
 #[derive(Debug)]
 pub(crate) struct RecoveredForWriting {
     pub(crate) superblock: Superblock,
-    /// The way to write, with an empty journal.
-    pub(crate) log: Log,
+    /// The journal, emptied; `None` for a filesystem without one.
+    pub(crate) journal: Option<LogWriter>,
     /// The filesystem with fast commits that are not home yet, if there are any.
     pub(crate) with_fast_commits: Option<Volume>,
     /// What a careful reader should know.
@@ -93,7 +92,7 @@ pub(crate) fn recover_for_writing(
     check_writable(&superblock)?;
     let mut recovered = RecoveredForWriting {
         superblock,
-        log: Log::None,
+        journal: None,
         with_fast_commits: None,
         notes: Vec::new(),
     };
@@ -137,7 +136,7 @@ pub(crate) fn recover_for_writing(
         (Some(_), None) => log.reset(&**device)?,
         (None, _) => {}
     }
-    recovered.log = Log::Journal(Box::new(log));
+    recovered.journal = Some(log);
     Ok(recovered)
 }
 

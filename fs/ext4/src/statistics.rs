@@ -2,7 +2,6 @@
 
 use diskfs_vfs::Statistics;
 
-use crate::allocator::Totals;
 use crate::block::FsBlock;
 use crate::error::Result;
 use crate::features::{Compatible, Incompatible, ReadOnlyCompatible};
@@ -33,20 +32,6 @@ pub(crate) fn statistics(volume: &Volume) -> Result<Statistics> {
         inodes_free: counts.free_inodes,
         name_max: 255,
     })
-}
-
-/// The same at another time, when so much is free.
-pub(crate) fn with_totals(
-    superblock: &Superblock,
-    statistics: Statistics,
-    totals: Totals,
-) -> Statistics {
-    Statistics {
-        blocks_free: totals.free_blocks,
-        blocks_available: totals.free_blocks.saturating_sub(kept_blocks(superblock)),
-        inodes_free: totals.free_inodes,
-        ..statistics
-    }
 }
 
 /// What is not for everybody: root's reserve, and the kernel's.

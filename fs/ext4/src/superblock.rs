@@ -4,6 +4,7 @@
 
 mod backup;
 mod change;
+mod check_writable;
 mod fields;
 mod raw;
 
@@ -15,9 +16,10 @@ use crate::block::{BlockSize, FsBlock};
 use crate::checksum::ChecksumSeed;
 use crate::error::{Corrupt, Result, Structure, device_failed, malformed};
 use crate::features::{Features, Incompatible, ReadOnlyCompatible};
-use crate::htree::Algorithm;
+use crate::htree::{Algorithm, HashSignedness};
 
 pub(crate) use change::{change, change_on};
+pub(crate) use check_writable::check_writable;
 pub(crate) use raw::RawSuperblock;
 
 pub(crate) const MAGIC: u16 = 0xef53;
@@ -86,13 +88,6 @@ pub(crate) struct Superblock {
     pub(crate) value_seed: ChecksumSeed,
     pub(crate) state: State,
     pub(crate) is_test_filesystem: bool,
-}
-
-/// How directory hashes take the bytes of a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HashSignedness {
-    Signed,
-    Unsigned,
 }
 
 /// What the superblock says of the last use.

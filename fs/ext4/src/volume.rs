@@ -7,15 +7,13 @@ use quick_cache::sync::Cache;
 
 use crate::block::FsBlock;
 use crate::bytes::index;
-use crate::error::{InInode, Result, device_failed};
-use crate::file_blocks::FileMaps;
-use crate::group_descriptor::GroupDescriptor;
+use crate::error::{Result, device_failed};
 use crate::inode::Inode;
-use crate::inode_table;
 use crate::journal::FastCommits;
 use crate::journal::JournalView;
 use crate::metadata_cache::{Key, MetadataCache, zeroed};
 use crate::pool::BlockPool;
+use crate::run::FileMaps;
 use crate::superblock::Superblock;
 
 /// What every part needs to read anything. No lock of its own: the caches are sharded, all else is
@@ -33,9 +31,9 @@ pub(crate) struct Volume {
     pub(crate) maps: FileMaps,
     /// Changes that are not in the device's blocks.
     pub(crate) fast_commits: Option<FastCommits>,
-    inodes: Cache<u32, Arc<Inode>>,
+    pub(crate) inodes: Cache<u32, Arc<Inode>>,
     /// By group.
-    inode_tables: Cache<u32, FsBlock>,
+    pub(crate) inode_tables: Cache<u32, FsBlock>,
 }
 
 impl Volume {
@@ -77,6 +75,17 @@ impl Volume {
         }
     }
 
+    /// Returns the blocks of metadata as they are now, in a filesystem that is being written.
+    ///
+    /// # Panics
+    /// If the filesystem is open for reading only.
+    pub(crate) fn writable_pool(&self) -> &BlockPool {
+        match &self.pool {
+            Some(pool) => pool,
+            None => unreachable!("a volume that is written has a pool"),
+        }
+    }
+
     /// Takes notice of an inode that has changed: it is this now, or not in use. Who was reading it
     /// from the table meanwhile does not keep what it read.
     pub(crate) fn note_inode(&self, number: u32, inode: Option<Inode>) {
@@ -84,26 +93,6 @@ impl Volume {
             Some(inode) => self.inodes.insert(number, Arc::new(inode)),
             None => drop(self.inodes.remove(&number)),
         }
-    }
-
-    /// The inode, or `None` when it is not in use or out of range.
-    pub(crate) fn inode(&self, number: u32) -> Result<Option<Arc<Inode>>> {
-        let read = || match inode_table::read(self, number).in_inode(number) {
-            Ok(Some(inode)) => Ok(Arc::new(inode)),
-            Ok(None) => Err(None),
-            Err(e) => Err(Some(e)),
-        };
-        match self.inodes.get_or_insert_with(&number, read) {
-            Ok(inode) => Ok(Some(inode)),
-            Err(None) => Ok(None),
-            Err(Some(e)) => Err(e),
-        }
-    }
-
-    /// Where the inode table of a group begins. Nothing moves it.
-    pub(crate) fn inode_table(&self, group: u32) -> Result<FsBlock> {
-        let read = || Ok(GroupDescriptor::read(self, group)?.inode_table);
-        self.inode_tables.get_or_insert_with(&group, read)
     }
 
     /// One block of metadata that has nothing to be checked as a whole.

@@ -11,69 +11,23 @@ use diskfs_block::BlockWrite;
 use diskfs_vfs::{Holds, Remains};
 
 use crate::allocator::Allocator;
+use crate::block::FileBlock;
+use crate::delayed::DelayedFiles;
+use crate::device_writer::DeviceWriter;
 use crate::error::Result;
 use crate::ext4::Ext4;
 use crate::features::{Compatible, Incompatible};
+use crate::file_blocks::runs;
+use crate::inode::Inode;
 use crate::locks::InodeLocks;
+use crate::options::{Together, WriteOptions};
 use crate::pool::TransactionId;
 use crate::recovery::{RecoveredForWriting, recover_for_writing};
+use crate::shared_attributes::SharedAttributes;
 use crate::superblock::Superblock;
-use crate::writer::{
-    self, Core, DelayedFiles, Durable, Ended, Orphans, Touched, Transactions, Written,
-};
-use crate::xattr::SharedAttributes;
-
-/// How a filesystem is opened for writing.
-#[derive(Debug, Clone)]
-pub struct WriteOptions {
-    /// How much memory the caches of metadata may take, in bytes, besides what a commit needs.
-    pub cache_bytes: u64,
-    /// How long a change may wait until it is made durable without anybody asking. `None`: until
-    /// somebody asks, the journal has no room for more, or the filesystem is closed; so all that
-    /// fits into one transaction is there after a crash, or nothing of it.
-    pub commit_interval: Option<Duration>,
-    /// Whether all changes until the filesystem is closed belong together.
-    pub together: Together,
-    /// Whether blocks are given out that the filesystem has reserved for root.
-    pub root_reserve: RootReserve,
-}
-
-/// Whether all changes until a filesystem is closed belong together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Together {
-    /// Each operation stands for itself: what fails takes nothing else with it.
-    #[default]
-    No,
-    /// Closing commits all of them, or none when writing something back fails. What exceeds one
-    /// transaction is committed earlier.
-    UntilClosed,
-    /// The same, and an operation that exceeds the one transaction fails with `NoSpace`. So does one
-    /// that needs blocks which only the commit of another change gives back.
-    InOneTransaction,
-}
-
-/// Whether blocks are given out that a filesystem has reserved for root (`s_r_blocks_count`). Who
-/// writes is not told to the filesystem, so it is one answer for all.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum RootReserve {
-    /// They stay free, as for ordinary users.
-    #[default]
-    Keep,
-    /// They are given out, as to root.
-    Use,
-}
-
-impl Default for WriteOptions {
-    /// 16 MiB; 5 seconds, as Linux has it; root's blocks stay free.
-    fn default() -> Self {
-        Self {
-            cache_bytes: 16 << 20,
-            commit_interval: Some(Duration::from_secs(5)),
-            together: Together::default(),
-            root_reserve: RootReserve::default(),
-        }
-    }
-}
+use crate::transaction::{Ended, Touched, Transactions};
+use crate::volume::Volume;
+use crate::writer::{self, Core, Durable, Log, Orphans};
 
 /// An ext2, ext3 or ext4 filesystem, opened for writing.
 #[derive(Debug)]
@@ -97,20 +51,26 @@ impl WritableExt4 {
         let recovered = recover_for_writing(&device, superblock)?;
         let RecoveredForWriting {
             superblock,
-            log,
+            journal,
             with_fast_commits,
             notes,
         } = recovered;
+        let block_size = superblock.block_size;
         let holds = Arc::new(Holds::default());
         let reader = Ext4::for_writing(below, superblock, options.cache_bytes, Arc::clone(&holds))
             .with_notes(notes);
         let orphans = Orphans::open(reader.volume())?;
-        let allocator = Allocator::open(reader.volume(), options.root_reserve)?;
+        let volume = reader.volume();
+        let journal_inode = journal_inode(volume)?;
+        let journal_runs = journal_inode
+            .iter()
+            .flat_map(|inode| runs(volume, inode, FileBlock(0)));
+        let allocator = Allocator::open(volume, options.root_reserve, journal_runs)?;
         let core = Arc::new(Core {
             reader,
-            device,
+            device: DeviceWriter::new(device, block_size),
             transactions: Transactions::new(0),
-            log: Mutex::new(log),
+            log: Mutex::new(Log::new(journal)),
             allocator,
             locks: InodeLocks::new(),
             touched: Touched::default(),
@@ -119,7 +79,6 @@ impl WritableExt4 {
             shared_attributes: SharedAttributes::default(),
             holds,
             renames: Mutex::default(),
-            written: Written::default(),
             commit_interval: options.commit_interval,
             together: options.together,
             durable: Durable::new(was_clean),
@@ -208,6 +167,15 @@ impl WritableExt4 {
         }
         self.core.close().and(written)
     }
+}
+
+/// Returns the inode of the journal, which a filesystem without one lacks.
+fn journal_inode(volume: &Volume) -> Result<Option<Arc<Inode>>> {
+    let superblock = &volume.superblock;
+    if !superblock.features.has(Compatible::HAS_JOURNAL) || superblock.journal_inode == 0 {
+        return Ok(None);
+    }
+    volume.inode(superblock.journal_inode)
 }
 
 impl Drop for WritableExt4 {

@@ -24,10 +24,8 @@ pub(crate) mod attributes;
 mod chattr;
 mod commit;
 mod contents;
-mod delayed;
 mod durable;
 pub(crate) mod fast_commits;
-mod handle;
 mod log;
 mod mount;
 mod namespace;
@@ -35,42 +33,32 @@ mod orphans;
 mod sync;
 #[cfg(test)]
 mod tests;
-mod touched;
-mod transaction;
-mod unsettled;
 mod uuid;
-mod written;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use diskfs_block::BlockWrite;
 use diskfs_vfs::{Holds, Timestamp};
 
 use crate::allocator::Allocator;
-use crate::block::FsBlock;
-use crate::bytes::len_u64;
-use crate::error::{Error, ErrorKind, Result, device_failed};
+use crate::delayed::DelayedFiles;
+use crate::device_writer::DeviceWriter;
+use crate::error::{Error, ErrorKind, Result};
 use crate::ext4::Ext4;
+use crate::handle::Handle;
 use crate::locks::InodeLocks;
+use crate::options::Together;
 use crate::pool::BlockPool;
+use crate::shared_attributes::SharedAttributes;
+use crate::transaction::{Abort, Context, Ended, Touched, TransactionHandle, Transactions};
 use crate::volume::Volume;
-use crate::writable::Together;
-use crate::xattr::SharedAttributes;
 
 pub(crate) use commit::start_committing;
 pub(crate) use contents::start_writing_back;
-pub(crate) use delayed::DelayedFiles;
 pub(crate) use durable::Durable;
-pub(crate) use handle::Handle;
 pub(crate) use log::Log;
-pub(crate) use mount::check_writable;
 pub(crate) use orphans::Orphans;
-pub(crate) use touched::Touched;
-pub(crate) use transaction::{Ended, FreedRun, Transactions};
-pub(crate) use unsettled::{ChangedBlock, Unsettled};
 pub use uuid::{UuidChange, uuid_change};
-pub(crate) use written::Written;
 
 /// What every part of writing shares. See the [module](self).
 #[derive(Debug)]
@@ -78,7 +66,7 @@ pub(crate) struct Core {
     /// Reads what is there now.
     pub(crate) reader: Ext4,
     /// To write files' contents, and blocks of metadata to their places.
-    pub(crate) device: Arc<dyn BlockWrite>,
+    pub(crate) device: DeviceWriter,
     pub(crate) transactions: Transactions,
     /// Used by whoever commits only.
     pub(crate) log: Mutex<Log>,
@@ -91,8 +79,6 @@ pub(crate) struct Core {
     pub(crate) holds: Arc<Holds<u32>>,
     /// Held by whoever moves a directory to another directory.
     pub(crate) renames: Mutex<()>,
-    /// What was written to the device.
-    pub(crate) written: Written,
     /// How old a transaction becomes before it is committed; `None`: until somebody asks.
     pub(crate) commit_interval: Option<Duration>,
     pub(crate) together: Together,
@@ -108,10 +94,29 @@ impl Core {
 
     /// The blocks of metadata as they are now.
     pub(crate) fn pool(&self) -> &BlockPool {
-        match &self.volume().pool {
-            Some(pool) => pool,
-            None => unreachable!("a volume that is written has a pool"),
-        }
+        self.volume().writable_pool()
+    }
+
+    /// Opens a handle if the running transaction has room now.
+    ///
+    /// # Errors
+    /// `ReadOnly` when writing has ended.
+    fn try_begin(&self, credits: u32) -> Result<Option<Handle<'_>>> {
+        let context = Context {
+            volume: self.volume(),
+            transactions: &self.transactions,
+            touched: &self.touched,
+            abort: self,
+        };
+        let transaction = TransactionHandle::try_begin(context, credits)?;
+        Ok(transaction.map(|transaction| Handle {
+            transaction,
+            allocator: &self.allocator,
+            delayed: &self.delayed,
+            device: &self.device,
+            holds: &self.holds,
+            shared_attributes: &self.shared_attributes,
+        }))
     }
 
     /// Does `operation` with these inodes locked, as part of the running transaction; `credits` is
@@ -133,10 +138,11 @@ impl Core {
         let mut tries = 0u32;
         loop {
             let locked = self.locks.exclusive(inodes);
-            if let Some(handle) = Handle::try_begin(self, credits)? {
+            if let Some(handle) = self.try_begin(credits)? {
                 let result = operation(&handle);
                 let waits_for = handle.waits_for(&result);
                 let result = handle.finish(result);
+                drop(handle);
                 drop(locked);
                 tries = tries.saturating_add(1);
                 match waits_for {
@@ -154,57 +160,10 @@ impl Core {
             self.transactions.wait_for_room(credits)?;
         }
     }
+}
 
-    /// Writes a file's contents, or what is to be read as such, to the device.
-    ///
-    /// # Errors
-    /// `Io`, `NoSpace`.
-    pub(crate) fn write_device(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        let written = self.device.write_at(offset, bytes).map_err(write_failed);
-        self.written.note(len_u64(bytes.len()));
-        written
-    }
-
-    /// Has a part of the device read as zeroes.
-    ///
-    /// # Errors
-    /// `Io`, `NoSpace`.
-    pub(crate) fn zero_device(&self, offset: u64, len_bytes: u64) -> Result<()> {
-        let written = self.device.write_zeroes(offset, len_bytes);
-        self.written.note(len_bytes);
-        written.map_err(write_failed)
-    }
-
-    /// Flushes the device.
-    ///
-    /// # Errors
-    /// `Io`.
-    pub(crate) fn flush_device(&self) -> Result<()> {
-        let done = self.written.done();
-        self.device.flush().map_err(write_failed)?;
-        self.written.became_durable(done);
-        Ok(())
-    }
-
-    /// Returns when everything that was written to the device is durable: at once, when nothing was
-    /// since it was flushed last.
-    ///
-    /// # Errors
-    /// `Io`.
-    pub(crate) fn flush_written(&self) -> Result<()> {
-        if self.written.is_durable() {
-            return Ok(());
-        }
-        self.flush_device()
-    }
-
-    /// The byte of the device at which a block begins.
-    pub(crate) fn byte_of(&self, block: FsBlock) -> u64 {
-        self.volume().superblock.block_size.byte_of(block)
-    }
-
-    /// Ends writing because of an error: what is not durable yet never will be.
-    pub(crate) fn abort(&self, why: &Error) {
+impl Abort for Core {
+    fn abort(&self, why: &Error) {
         if !self.transactions.finish(Ended::Aborted(why.to_string())) {
             return;
         }
@@ -228,23 +187,4 @@ fn needs_what_is_replaced() -> Error {
 /// The present time.
 pub(crate) fn now() -> Timestamp {
     Timestamp::now()
-}
-
-/// A failure to write to the device, as one of the filesystem.
-pub(crate) fn write_failed(e: diskfs_block::Error) -> Error {
-    if e.kind() == diskfs_block::ErrorKind::NoSpace {
-        let reason = "no room left on the host for the image";
-        return Error::new(ErrorKind::NoSpace, reason).with_source(e);
-    }
-    if e.kind() == diskfs_block::ErrorKind::Io {
-        let error = Error::new(
-            ErrorKind::Io,
-            "the device below the filesystem can't be written",
-        );
-        return match e.offset() {
-            Some(offset) => error.at(offset).with_source(e),
-            None => error.with_source(e),
-        };
-    }
-    device_failed(e)
 }

@@ -24,7 +24,6 @@ use name::NameIndex;
 
 pub(crate) use inline::{inline_data_room, set_inline_data};
 pub(crate) use set::{check_name, release_all, set};
-pub(crate) use shared::SharedAttributes;
 
 /// The value of the attribute of this whole name.
 pub(crate) fn get(volume: &Volume, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {

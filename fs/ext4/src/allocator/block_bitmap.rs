@@ -10,8 +10,8 @@ use crate::error::{Corrupt, Result, Structure, malformed};
 use crate::group_descriptor::{GroupDescriptor, GroupFlags};
 use crate::metadata_cache::Key;
 use crate::superblock::Superblock;
+use crate::transaction::TransactionHandle;
 use crate::volume::Volume;
-use crate::writer::Handle;
 
 use super::Allocator;
 use super::bits::{self, Bits, Run};
@@ -39,7 +39,7 @@ impl Bitmap {
     /// Changes it. Returns its new checksum, if bitmaps have one.
     pub(super) fn change(
         self,
-        handle: &Handle<'_>,
+        handle: &TransactionHandle<'_>,
         key: Key,
         checked_bytes: usize,
         change: impl FnOnce(&mut [u8]),

@@ -6,7 +6,7 @@ use crate::block::FsBlock;
 use crate::error::{Error, ErrorKind, Result, Structure, malformed};
 use crate::group_descriptor::GroupFlags;
 use crate::metadata_cache::Key;
-use crate::writer::{FreedRun, Handle};
+use crate::transaction::{FreedRun, TransactionHandle};
 
 use super::Allocator;
 use super::bits::{self, Bits, Run};
@@ -75,8 +75,12 @@ impl Allocator {
     ///
     /// # Errors
     /// `NoSpace`. When all that is free may not be used before a commit, the handle is told
-    /// ([`Handle::note_held_space`]). `Corrupt`, `Io`.
-    pub(crate) fn allocate(&self, handle: &Handle<'_>, request: Request) -> Result<Allocated> {
+    /// ([`TransactionHandle::note_held_space`]). `Corrupt`, `Io`.
+    pub(crate) fn allocate(
+        &self,
+        handle: &TransactionHandle<'_>,
+        request: Request,
+    ) -> Result<Allocated> {
         let bits = self.geometry.cluster_bits;
         let wanted = request.len_blocks.max(1).div_ceil(1u32.wrapping_shl(bits));
         let wanted = wanted.min(self.geometry.clusters_per_group());
@@ -127,7 +131,7 @@ impl Allocator {
     }
 
     /// Nothing was found though blocks are free: others hold them, or take them at this moment.
-    fn nothing_found(&self, handle: &Handle<'_>) -> Error {
+    fn nothing_found(&self, handle: &TransactionHandle<'_>) -> Error {
         if self.counters.held_clusters() > 0 {
             handle.note_held_space();
             return no_space("all free blocks wait for the next commit");
@@ -137,7 +141,7 @@ impl Allocator {
 
     fn search(
         &self,
-        handle: &Handle<'_>,
+        handle: &TransactionHandle<'_>,
         request: Request,
         wanted: u32,
     ) -> Result<Option<(u32, Run)>> {
@@ -159,7 +163,7 @@ impl Allocator {
     /// Searches for a run as long as wanted, for half of that, and so on.
     fn search_down_to(
         &self,
-        handle: &Handle<'_>,
+        handle: &TransactionHandle<'_>,
         search: impl Fn(u32) -> Search,
         shortest: u32,
     ) -> Result<Option<(u32, Run)>> {
@@ -193,7 +197,11 @@ impl Allocator {
         }
     }
 
-    fn search_groups(&self, handle: &Handle<'_>, search: Search) -> Result<Option<(u32, Run)>> {
+    fn search_groups(
+        &self,
+        handle: &TransactionHandle<'_>,
+        search: Search,
+    ) -> Result<Option<(u32, Run)>> {
         for group in self.geometry.groups_from(search.goal.0) {
             let longest = self.summary(group).map_or(0, super::Summary::longest_run);
             if longest < search.least {
@@ -209,7 +217,7 @@ impl Allocator {
     /// Takes a run in one group, if there is one that is long enough.
     fn take_in_group(
         &self,
-        handle: &Handle<'_>,
+        handle: &TransactionHandle<'_>,
         number: u32,
         search: Search,
     ) -> Result<Option<Run>> {
@@ -282,7 +290,7 @@ impl Allocator {
     /// Takes a run that is free in the bitmap.
     pub(super) fn take(
         &self,
-        handle: &Handle<'_>,
+        handle: &TransactionHandle<'_>,
         number: u32,
         group: &mut Group,
         bitmap: Bitmap,
@@ -308,7 +316,7 @@ impl Allocator {
     /// a group with inodes in use and without it.
     pub(super) fn settle_block_bitmap(
         &self,
-        handle: &Handle<'_>,
+        handle: &TransactionHandle<'_>,
         number: u32,
         group: &mut Group,
     ) -> Result<()> {
@@ -324,7 +332,7 @@ impl Allocator {
     ///
     /// # Errors
     /// `Corrupt` when they hold metadata at a fixed place, or are free; `Io`.
-    pub(crate) fn free(&self, handle: &Handle<'_>, run: FreedRun) -> Result<()> {
+    pub(crate) fn free(&self, handle: &TransactionHandle<'_>, run: FreedRun) -> Result<()> {
         let parts = self.geometry.parts(run.first, run.len_blocks);
         let parts = parts.ok_or_else(|| {
             malformed(
@@ -339,7 +347,7 @@ impl Allocator {
         Ok(())
     }
 
-    fn free_in_group(&self, handle: &Handle<'_>, number: u32, run: Run) -> Result<()> {
+    fn free_in_group(&self, handle: &TransactionHandle<'_>, number: u32, run: Run) -> Result<()> {
         self.check_no_metadata(number, run)?;
         let Some(mut group) = self.group(number) else {
             return Ok(());

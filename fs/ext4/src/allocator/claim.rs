@@ -3,7 +3,7 @@
 
 use crate::block::FsBlock;
 use crate::error::{Result, Structure, malformed};
-use crate::writer::Handle;
+use crate::transaction::TransactionHandle;
 
 use super::Allocator;
 use super::bits::{Bits, Run};
@@ -16,7 +16,7 @@ impl Allocator {
     /// `Corrupt` when they hold metadata at a fixed place; `Io`.
     pub(crate) fn claim_blocks(
         &self,
-        handle: &Handle<'_>,
+        handle: &TransactionHandle<'_>,
         first: FsBlock,
         len_blocks: u32,
     ) -> Result<u64> {
@@ -29,7 +29,12 @@ impl Allocator {
         Ok(clusters.wrapping_shl(self.geometry.cluster_bits))
     }
 
-    fn claim_in_group(&self, handle: &Handle<'_>, number: u32, part: Run) -> Result<u32> {
+    fn claim_in_group(
+        &self,
+        handle: &TransactionHandle<'_>,
+        number: u32,
+        part: Run,
+    ) -> Result<u32> {
         let Some(mut group) = self.group(number) else {
             return Ok(0);
         };
@@ -56,7 +61,12 @@ impl Allocator {
     ///
     /// # Errors
     /// `Corrupt` when there is none of that number, `Io`.
-    pub(crate) fn claim_inode(&self, handle: &Handle<'_>, number: u32, is_dir: bool) -> Result<()> {
+    pub(crate) fn claim_inode(
+        &self,
+        handle: &TransactionHandle<'_>,
+        number: u32,
+        is_dir: bool,
+    ) -> Result<()> {
         let place = self.geometry.inode_place(number);
         let Some((group_number, nth)) = place else {
             let problem = "the filesystem has no such inode";

@@ -7,7 +7,7 @@ use crate::error::{Result, Structure, malformed};
 use crate::group_descriptor::{GroupDescriptor, GroupFlags};
 use crate::metadata_cache::{Key, zeroed};
 use crate::superblock::Superblock;
-use crate::writer::Handle;
+use crate::transaction::TransactionHandle;
 
 use super::Allocator;
 use super::bits::{self, Bits, Run};
@@ -22,7 +22,7 @@ impl Allocator {
     /// `NoSpace`, `Corrupt`, `Io`.
     pub(crate) fn allocate_inode(
         &self,
-        handle: &Handle<'_>,
+        handle: &TransactionHandle<'_>,
         parent: u32,
         is_dir: bool,
     ) -> Result<u32> {
@@ -55,7 +55,12 @@ impl Allocator {
         split64(RandomState::new().hash_one(0)).1
     }
 
-    fn take_inode(&self, handle: &Handle<'_>, number: u32, is_dir: bool) -> Result<Option<u32>> {
+    fn take_inode(
+        &self,
+        handle: &TransactionHandle<'_>,
+        number: u32,
+        is_dir: bool,
+    ) -> Result<Option<u32>> {
         let Some(mut group) = self.group(number) else {
             return Ok(None);
         };
@@ -81,7 +86,7 @@ impl Allocator {
     /// Takes an inode that is free in the bitmap.
     pub(super) fn take_nth_inode(
         &self,
-        handle: &Handle<'_>,
+        handle: &TransactionHandle<'_>,
         number: u32,
         group: &mut Group,
         nth: u32,
@@ -113,7 +118,7 @@ impl Allocator {
     /// may never have been written: what is on the device there could be anything.
     fn extend_table(
         &self,
-        handle: &Handle<'_>,
+        handle: &TransactionHandle<'_>,
         number: u32,
         descriptor: &mut GroupDescriptor,
         nth: u32,
@@ -148,7 +153,12 @@ impl Allocator {
     ///
     /// # Errors
     /// `Corrupt` when it is free, or reserved; `Io`.
-    pub(crate) fn free_inode(&self, handle: &Handle<'_>, number: u32, is_dir: bool) -> Result<()> {
+    pub(crate) fn free_inode(
+        &self,
+        handle: &TransactionHandle<'_>,
+        number: u32,
+        is_dir: bool,
+    ) -> Result<()> {
         let superblock = &handle.volume().superblock;
         let place = self.geometry.inode_place(number);
         let Some((group, nth)) = place.filter(|_| number >= superblock.first_inode) else {
@@ -163,7 +173,7 @@ impl Allocator {
 
     fn free_inode_in_group(
         &self,
-        handle: &Handle<'_>,
+        handle: &TransactionHandle<'_>,
         number: u32,
         group: &mut Group,
         nth: u32,

@@ -2,11 +2,10 @@
 //!
 //! A bitmap that says that they are free must not have us write over them.
 
-use crate::block::{FileBlock, FsBlock};
-use crate::error::{InInode, Result};
-use crate::features::Compatible;
-use crate::file_blocks;
+use crate::block::FsBlock;
+use crate::error::Result;
 use crate::group_descriptor::GroupDescriptor;
+use crate::run::Run;
 use crate::statistics::blocks_at_start;
 use crate::volume::Volume;
 
@@ -45,17 +44,10 @@ impl SystemZone {
     /// The journal's blocks.
     ///
     /// # Errors
-    /// `Corrupt`, `Io`.
-    pub(super) fn add_journal(&mut self, volume: &Volume) -> Result<()> {
-        let number = volume.superblock.journal_inode;
-        if !volume.superblock.features.has(Compatible::HAS_JOURNAL) || number == 0 {
-            return Ok(());
-        }
-        let Some(inode) = volume.inode(number)? else {
-            return Ok(());
-        };
-        for run in file_blocks::runs(volume, &inode, FileBlock(0)) {
-            let run = run.in_inode(number)?;
+    /// What `runs` gives.
+    pub(super) fn add_journal(&mut self, runs: impl Iterator<Item = Result<Run>>) -> Result<()> {
+        for run in runs {
+            let run = run?;
             self.add(run.fs_block, u64::from(run.len_blocks));
         }
         Ok(())

@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use crate::block::FsBlock;
 use crate::error::{ErrorKind, Result};
+use crate::handle::Handle;
 use crate::inode::ROOT;
-use crate::writer::{FreedRun, Handle};
+use crate::transaction::FreedRun;
 
 use super::{Allocated, Request, Reserve};
 use fixture::{Fixture, Random, available};
@@ -99,7 +100,7 @@ impl<'a> Model<'a> {
         let len_blocks = request.len_blocks;
         let got = self
             .fixture
-            .do_once(|handle| handle.core().allocator.allocate(handle, request))?;
+            .do_once(|handle| handle.allocator.allocate(handle, request))?;
         assert!(
             got.len_blocks >= 1
                 && got.len_blocks <= len_blocks.saturating_add(self.fixture.ratio() as u32 - 1)
@@ -123,7 +124,7 @@ impl<'a> Model<'a> {
             len_blocks: len_blocks.into(),
         };
         self.fixture
-            .do_once(|handle| handle.core().allocator.free(handle, run))
+            .do_once(|handle| handle.allocator.free(handle, run))
             .unwrap();
         self.freed.push(run);
     }
@@ -226,7 +227,7 @@ fn a_full_filesystem_is_full() {
         }
         // Now all of it is held, and the operation is done again after a commit.
         let done = fixture.core().update(&[], 8, |handle| {
-            handle.core().allocator.allocate(handle, request(0, 1))
+            handle.allocator.allocate(handle, request(0, 1))
         });
         model.commit();
         let Allocated { first, len_blocks } = done.unwrap();
@@ -235,7 +236,7 @@ fn a_full_filesystem_is_full() {
             len_blocks: len_blocks.into(),
         };
         fixture
-            .do_once(|handle| handle.core().allocator.free(handle, run))
+            .do_once(|handle| handle.allocator.free(handle, run))
             .unwrap();
         fixture.check();
     }
@@ -255,14 +256,14 @@ fn the_reserve_is_for_root() {
     };
     while fixture.totals().free_blocks > kept {
         fixture
-            .do_once(|handle| handle.core().allocator.allocate(handle, keep(1 << 20)))
+            .do_once(|handle| handle.allocator.allocate(handle, keep(1 << 20)))
             .unwrap();
     }
     assert_eq!(fixture.totals().free_blocks, kept);
-    let refused = fixture.do_once(|handle| handle.core().allocator.allocate(handle, keep(1)));
+    let refused = fixture.do_once(|handle| handle.allocator.allocate(handle, keep(1)));
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::NoSpace);
     fixture
-        .do_once(|handle| handle.core().allocator.allocate(handle, request(0, 1)))
+        .do_once(|handle| handle.allocator.allocate(handle, request(0, 1)))
         .unwrap();
 }
 
@@ -279,7 +280,6 @@ fn a_large_file_is_in_few_pieces() {
         let got = fixture
             .do_once(|handle| {
                 handle
-                    .core()
                     .allocator
                     .allocate(handle, request(goal, 2048.min(left)))
             })
@@ -391,7 +391,7 @@ fn all_inodes_can_be_had() {
         let count = free_inodes_as_dumped(&fixture);
         let numbers: Vec<u32> = (0..count).map(|_| fixture.new_inode(ROOT, false)).collect();
         let refused =
-            fixture.do_once(|handle| handle.core().allocator.allocate_inode(handle, ROOT, false));
+            fixture.do_once(|handle| handle.allocator.allocate_inode(handle, ROOT, false));
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::NoSpace);
         for number in numbers {
             fixture.delete_inode(number, false);
@@ -454,7 +454,7 @@ fn side_by_side() {
             len_blocks: 1,
         };
         fixture
-            .do_once(|handle| handle.core().allocator.free(handle, run))
+            .do_once(|handle| handle.allocator.free(handle, run))
             .unwrap();
     }
     fixture.commit();
@@ -469,7 +469,7 @@ fn churn(fixture: &Fixture, nth: u64) -> Vec<Allocated> {
         let goal = random.below(fixture.blocks());
         let len = u32::try_from(1 + random.below(40)).unwrap();
         let step_of = |handle: &Handle<'_>| {
-            let allocator = &handle.core().allocator;
+            let allocator = handle.allocator;
             let got = allocator.allocate(handle, request(goal, len))?;
             let number = allocator.allocate_inode(handle, ROOT, false)?;
             allocator.free_inode(handle, number, false)?;
@@ -483,7 +483,7 @@ fn churn(fixture: &Fixture, nth: u64) -> Vec<Allocated> {
                 len_blocks: len_blocks.into(),
             };
             fixture
-                .do_once(|handle| handle.core().allocator.free(handle, run))
+                .do_once(|handle| handle.allocator.free(handle, run))
                 .unwrap();
         }
         if step % 100 == 50 {
@@ -500,17 +500,17 @@ fn a_contradiction_ends_writing() {
     }
     let fixture = Fixture::new("free twice", "-t ext4", "40M");
     let got = fixture
-        .do_once(|handle| handle.core().allocator.allocate(handle, request(0, 1)))
+        .do_once(|handle| handle.allocator.allocate(handle, request(0, 1)))
         .unwrap();
     let run = FreedRun {
         first: got.first,
         len_blocks: 2,
     };
     let e = fixture
-        .do_once(|handle| handle.core().allocator.free(handle, run))
+        .do_once(|handle| handle.allocator.free(handle, run))
         .unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Corrupt);
-    let again = fixture.do_once(|handle| handle.core().allocator.allocate(handle, request(0, 1)));
+    let again = fixture.do_once(|handle| handle.allocator.allocate(handle, request(0, 1)));
     assert_eq!(again.unwrap_err().kind(), ErrorKind::ReadOnly);
 
     let fixture = Fixture::new("metadata", "-t ext4", "40M");
@@ -519,12 +519,12 @@ fn a_contradiction_ends_writing() {
         len_blocks: 1,
     };
     let e = fixture
-        .do_once(|handle| handle.core().allocator.free(handle, run))
+        .do_once(|handle| handle.allocator.free(handle, run))
         .unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Corrupt);
 
     let fixture = Fixture::new("reserved inode", "-t ext4", "40M");
-    let e = fixture.do_once(|handle| handle.core().allocator.free_inode(handle, 8, false));
+    let e = fixture.do_once(|handle| handle.allocator.free_inode(handle, 8, false));
     assert_eq!(e.unwrap_err().kind(), ErrorKind::Corrupt);
 }
 
@@ -564,7 +564,7 @@ fn what_the_image_claims_is_checked() {
     for (what, args, commands) in claims {
         let args = format!("-t ext4 -b 4096 {args}");
         let fixture = Fixture::altered(what, &args, "40M", commands);
-        let got = fixture.do_once(|handle| handle.core().allocator.allocate(handle, request(0, 1)));
+        let got = fixture.do_once(|handle| handle.allocator.allocate(handle, request(0, 1)));
         assert_eq!(got.unwrap_err().kind(), ErrorKind::Corrupt, "{what}");
     }
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use crate::block::FileBlock;
 use crate::error::{Corrupt, InInode, Result, Structure, malformed};
 use crate::features::{Compatible, Incompatible};
-use crate::file_blocks::{Run, runs};
+use crate::file_blocks::runs;
 use crate::htree;
 use crate::inode::{Inode, InodeFlags};
 use crate::metadata_cache::Key;
+use crate::run::Run;
 use crate::volume::Volume;
 
 use super::tail;

@@ -167,8 +167,7 @@ mod tests {
 
     #[test]
     fn the_same_hashes_as_debugfs() {
-        use crate::htree::{Algorithm, HashSeed, Hasher};
-        use crate::superblock::HashSignedness;
+        use crate::htree::{Algorithm, HashSeed, HashSignedness, Hasher};
 
         let hasher = Hasher {
             algorithm: Algorithm::HalfMd4,

@@ -2,17 +2,18 @@
 
 use diskfs_vfs::FileType;
 
+use crate::block::FileBlock;
+use crate::error::{Error, ErrorKind, InInode, Result, Structure, Unsupported, malformed};
+use crate::handle::Handle;
+use crate::inode::{Inode, InodeFlags};
+use crate::superblock::Superblock;
+use crate::volume::Volume;
+
 use super::changing::Changing;
 use super::entries::Regions;
 use super::lookup::{Located, Place, locate};
 use super::region::{self, Found};
 use super::{block, inline};
-use crate::block::FileBlock;
-use crate::error::{Error, ErrorKind, InInode, Result, Structure, Unsupported, malformed};
-use crate::inode::{Inode, InodeFlags};
-use crate::superblock::Superblock;
-use crate::volume::Volume;
-use crate::writer::Handle;
 
 /// The longest name, `EXT4_NAME_LEN`.
 const NAME_MAX_BYTES: usize = 255;

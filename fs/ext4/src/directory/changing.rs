@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use diskfs_vfs::InodeNumber;
 
-use super::{block, tail};
 use crate::block::FileBlock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::features::Incompatible;
 use crate::file_blocks;
+use crate::handle::Handle;
 use crate::htree;
 use crate::inode::Inode;
 use crate::metadata_cache::Key;
 use crate::volume::Volume;
-use crate::writer::Handle;
+
+use super::{block, tail};
 
 /// The directory, and the operation that it is changed by.
 #[derive(Debug)]

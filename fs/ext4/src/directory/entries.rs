@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use diskfs_vfs::{DirEntry, InodeNumber};
 
-use super::entry::{Entry, problem_of_name};
-use super::{block, encrypted_name, inline};
 use crate::block::FileBlock;
 use crate::bytes::len_u64;
 use crate::error::{Corrupt, InInode, Result};
-use crate::file_blocks::{Run, runs};
+use crate::file_blocks::runs;
 use crate::inode::{Inode, InodeFlags};
+use crate::run::Run;
 use crate::volume::Volume;
+
+use super::entry::{Entry, problem_of_name};
+use super::{block, encrypted_name, inline};
 
 /// The entries from `cookie` on: 0, or the byte of the directory at which the wanted one begins. An
 /// entry that has moved since is skipped, and none is seen twice.

@@ -2,14 +2,15 @@
 
 use diskfs_vfs::FileType;
 
+use crate::error::Result;
+use crate::features::Incompatible;
+use crate::handle::Handle;
+use crate::inode::{Inode, InodeFlags};
+use crate::superblock::Superblock;
+
 use super::changing::Changing;
 use super::entry::{ENTRY_BYTES_MIN, NewEntry};
 use super::{inline, region};
-use crate::error::Result;
-use crate::features::Incompatible;
-use crate::inode::{Inode, InodeFlags};
-use crate::superblock::Superblock;
-use crate::writer::Handle;
 
 /// Gives a new directory its `.` and `..`. It is inline if the filesystem has that, and there is room
 /// beside the attributes that it has by now; else it has a block.

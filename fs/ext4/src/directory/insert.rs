@@ -2,14 +2,15 @@
 
 use diskfs_vfs::FileType;
 
-use super::changing::{Block, Changing};
-use super::entry::NewEntry;
-use super::{block, change, indexed, inline, region};
 use crate::block::FileBlock;
 use crate::error::{Error, ErrorKind, InInode, Result};
 use crate::features::Compatible;
+use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags};
-use crate::writer::Handle;
+
+use super::changing::{Block, Changing};
+use super::entry::NewEntry;
+use super::{block, change, indexed, inline, region};
 
 /// Adds an entry; that no other has the name is the caller's to know. `directory` may have got a block
 /// and must be stored whatever comes of it: with an error but `Io` and `Corrupt` the directory is

@@ -9,11 +9,12 @@ use crate::allocator::{Allocated, Request, Reserve};
 use crate::block::{FileBlock, FsBlock};
 use crate::bytes::index;
 use crate::error::Result;
-use crate::file_blocks::Run;
+use crate::handle::Handle;
 use crate::inode::Inode;
+use crate::run::Run;
 use crate::superblock::Superblock;
+use crate::transaction::FreedRun;
 use crate::volume::Volume;
-use crate::writer::{FreedRun, Handle};
 
 /// How many blocks a cluster has.
 pub(super) fn cluster_blocks(superblock: &Superblock) -> u32 {
@@ -26,7 +27,7 @@ pub(super) fn allocate(
     inode: &mut Inode,
     request: Request,
 ) -> Result<Allocated> {
-    let allocated = handle.core().allocator.allocate(handle, request)?;
+    let allocated = handle.allocator.allocate(handle, request)?;
     let bytes = bytes_of(handle.volume(), u64::from(allocated.len_blocks));
     inode.allocated_bytes = inode.allocated_bytes.saturating_add(bytes);
     Ok(allocated)
@@ -34,7 +35,7 @@ pub(super) fn allocate(
 
 /// Frees a run of blocks; with clusters, of whole ones.
 pub(super) fn free(handle: &Handle<'_>, inode: &mut Inode, run: FreedRun) -> Result<()> {
-    handle.core().allocator.free(handle, run)?;
+    handle.allocator.free(handle, run)?;
     let bytes = bytes_of(handle.volume(), run.len_blocks);
     inode.allocated_bytes = inode.allocated_bytes.saturating_sub(bytes);
     Ok(())

@@ -12,13 +12,15 @@ mod edit;
 
 use std::sync::Arc;
 
-use super::{Run, Step};
 use crate::block::{FileBlock, FsBlock};
 use crate::bytes::{index, le32};
 use crate::error::{Result, Structure};
 use crate::inode::Inode;
 use crate::metadata_cache::Key;
+use crate::run::Run;
 use crate::volume::Volume;
+
+use super::Step;
 
 pub(super) use edit::{goes_in_one_step, leaf_end, map, place_at, reach_of, remove_last};
 

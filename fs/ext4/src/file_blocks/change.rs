@@ -6,14 +6,16 @@
 
 use std::ops::Range;
 
-use super::allocation::{GROUPS_PER_STEP, Reserved};
-use super::extent_tree::Editor;
-use super::{Run, block_map};
 use crate::block::{FileBlock, FsBlock};
 use crate::error::{Error, ErrorKind, InInode, Result};
+use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags};
+use crate::run::Run;
 use crate::volume::Volume;
-use crate::writer::Handle;
+
+use super::allocation::{GROUPS_PER_STEP, Reserved};
+use super::block_map;
+use super::extent_tree::Editor;
 
 /// Blocks of metadata that one of these may change: `allocate` and [`map_new`] of one run; splitting
 /// at one place. Five levels of a tree with a new node each, and for each of those and the run

@@ -1,13 +1,16 @@
 //! Blocks that a file gets where it has a hole.
 
-use super::allocation::{self, Reserved, cluster_blocks};
-use super::change::Hole;
-use super::{Run, block_map, extent_tree};
 use crate::allocator::{Request, Reserve};
 use crate::block::{FileBlock, FsBlock};
 use crate::error::{Error, ErrorKind, Result};
+use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags};
-use crate::writer::{FreedRun, Handle};
+use crate::run::Run;
+use crate::transaction::FreedRun;
+
+use super::allocation::{self, Reserved, cluster_blocks};
+use super::change::Hole;
+use super::{block_map, extent_tree};
 
 /// The most blocks that one request asks for: the longest extent.
 const REQUEST_BLOCKS_MAX: u64 = 1 << 15;
@@ -122,7 +125,7 @@ fn goal(handle: &Handle<'_>, inode: &Inode, hole: &Hole) -> FsBlock {
         let further = u64::from(hole.start.0).saturating_sub(u64::from(before.file_block.0));
         return before.fs_block.after(further);
     }
-    let home = handle.core().allocator.goal_for(inode);
+    let home = handle.allocator.goal_for(inode);
     let Some(after) = hole.after else {
         return home;
     };

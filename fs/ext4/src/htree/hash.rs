@@ -4,8 +4,6 @@
 //! Directories"; half MD4 is the first, second and third round of RFC 1320's MD4 cut to eight steps
 //! each, TEA is Wheeler and Needham's cipher with 16 cycles.
 
-use crate::superblock::HashSignedness;
-
 /// How names become hashes: `hash_version` of the index's root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Algorithm {
@@ -15,6 +13,13 @@ pub(crate) enum Algorithm {
     HalfMd4,
     /// `DX_HASH_TEA`.
     Tea,
+}
+
+/// How directory hashes take the bytes of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HashSignedness {
+    Signed,
+    Unsigned,
 }
 
 /// A byte of a name as a number. The first implementation used C's `char`, so whether bytes from

@@ -5,12 +5,11 @@ use diskfs_vfs::{Error, ErrorKind, InodeNumber, Result};
 use crate::block::{BlockSize, FileBlock};
 use crate::checksum::ChecksumSeed;
 use crate::error::{Corrupt, Structure};
-use crate::superblock::HashSignedness;
 
 use super::dx_entry::{DxTable, ENTRY_BYTES};
 use super::dx_root::DxRoot;
 use super::dx_tail::{Checksums, TAIL_BYTES};
-use super::hash::{Algorithm, HashSeed, Hasher};
+use super::hash::{Algorithm, HashSeed, HashSignedness, Hasher};
 use super::path::Path;
 use super::{dx_node, dx_root, dx_tail};
 

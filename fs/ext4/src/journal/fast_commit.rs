@@ -41,7 +41,7 @@ use diskfs_vfs::Result;
 
 use crate::bytes::len_u64;
 use crate::error::device_failed;
-use crate::file_blocks::Run;
+use crate::run::Run;
 use crate::superblock::Superblock;
 
 use super::block_header::Sequence;

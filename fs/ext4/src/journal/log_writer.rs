@@ -25,13 +25,14 @@
 //! a checkpoint it holds none. So there are never more of them than the list is long.
 
 use diskfs_block::BlockWrite;
+use diskfs_vfs::Timestamp;
 
 use crate::block::{BlockSize, FsBlock};
 use crate::bytes::{index, len_u64};
-use crate::error::{Error, ErrorKind, Result};
+use crate::device_writer::DeviceWriter;
+use crate::error::{Error, ErrorKind, Result, write_failed};
 use crate::features::Features;
-use crate::pool::TransactionId;
-use crate::writer::{ChangedBlock, Core, Unsettled, now, write_failed};
+use crate::pool::{BlockPool, ChangedBlock, TransactionId};
 
 use super::block_header::{MAGIC, Sequence};
 use super::commit;
@@ -43,6 +44,7 @@ use super::log_appender::{LogAppender, LogArea};
 use super::revocation;
 use super::superblock::{JournalSuperblock, LogState, StoredSuperblock};
 use super::tag::{Tag, TagChecksum};
+use super::unsettled::Unsettled;
 use super::{Journal, Replayed};
 
 /// A transaction to be made durable.
@@ -221,8 +223,13 @@ impl LogWriter {
     ///
     /// # Errors
     /// `NoSpace` when the whole log is too small for it, or the host is full; `Io`.
-    pub(crate) fn commit(&mut self, core: &Core, mut transaction: Transaction) -> Result<()> {
-        self.make_room(core, &transaction)?;
+    pub(crate) fn commit(
+        &mut self,
+        device: &DeviceWriter,
+        pool: &BlockPool,
+        mut transaction: Transaction,
+    ) -> Result<()> {
+        self.make_room(device, pool, &transaction)?;
         transaction
             .revoked
             .retain(|&block| self.unsettled.contains(block));
@@ -231,13 +238,13 @@ impl LogWriter {
             self.stored_is_news = true;
         }
         if self.stored_is_news && !self.fast_commits_count {
-            self.write_superblock(&*core.device, Some(tail), sequence)?;
+            self.write_superblock(device.device(), Some(tail), sequence)?;
         }
-        self.append(core, &transaction)?;
+        self.append(device, &transaction)?;
         if self.fast_commits_count {
             self.failed = Some(Failed::AtSuperblock);
-            self.write_superblock(&*core.device, Some(tail), sequence)?;
-            core.flush_device()?;
+            self.write_superblock(device.device(), Some(tail), sequence)?;
+            device.flush()?;
             self.fast_commits_count = false;
         }
         self.failed = None;
@@ -250,7 +257,7 @@ impl LogWriter {
     ///
     /// # Errors
     /// `Io`, `NoSpace`; then it may be there after all.
-    pub(crate) fn take_back(&mut self, core: &Core) -> Result<()> {
+    pub(crate) fn take_back(&mut self, device: &DeviceWriter) -> Result<()> {
         match self.failed {
             None => return Ok(()),
             Some(Failed::AtSuperblock) => {
@@ -259,15 +266,20 @@ impl LogWriter {
             }
             Some(Failed::AtCommitBlock(at)) => {
                 let at = self.block_size.byte_of(self.map.device_block(at)?);
-                core.zero_device(at, self.block_size.bytes().into())?;
-                core.flush_device()?;
+                device.zero(at, self.block_size.bytes().into())?;
+                device.flush()?;
             }
         }
         self.failed = None;
         Ok(())
     }
 
-    fn make_room(&mut self, core: &Core, transaction: &Transaction) -> Result<()> {
+    fn make_room(
+        &mut self,
+        device: &DeviceWriter,
+        pool: &BlockPool,
+        transaction: &Transaction,
+    ) -> Result<()> {
         let (changed, revoked) = (transaction.blocks.len(), transaction.revoked.len());
         let revoked = revoked.min(self.unsettled.len());
         // One block stays free, so that the log's end never is its beginning.
@@ -282,7 +294,7 @@ impl LogWriter {
                 format!("a transaction of {needed} blocks does not fit into the journal's {room}");
             return Err(Error::new(ErrorKind::NoSpace, reason));
         }
-        self.checkpoint(core)
+        self.checkpoint(device, pool)
     }
 
     fn area(&self) -> LogArea<'_> {
@@ -294,9 +306,9 @@ impl LogWriter {
         }
     }
 
-    fn append(&mut self, core: &Core, transaction: &Transaction) -> Result<()> {
+    fn append(&mut self, device: &DeviceWriter, transaction: &Transaction) -> Result<()> {
         let (at, sequence) = self.head;
-        let write = |at, bytes: &[u8]| core.write_device(at, bytes);
+        let write = |at, bytes: &[u8]| device.write(at, bytes);
         let mut appender = LogAppender::new(self.area(), at, write);
         for revoked in transaction.revoked.chunks(self.records_per_block()) {
             appender.append(&self.revocation_block(revoked), &[])?;
@@ -315,12 +327,12 @@ impl LogWriter {
         let at = appender.next();
         appender.append(&vec![0; self.block_size.len()], &[])?;
         let (_, appended) = appender.finish()?;
-        core.flush_device()?;
+        device.flush()?;
         self.failed = Some(Failed::AtCommitBlock(at));
         let mut appender = LogAppender::new(self.area(), at, write);
         appender.append(&self.commit_block(), &[])?;
         let (at, _) = appender.finish()?;
-        core.flush_device()?;
+        device.flush()?;
         self.head = (at, sequence.next());
         self.used_blocks = self.used_blocks.saturating_add(appended);
         Ok(())
@@ -372,7 +384,7 @@ impl LogWriter {
 
     fn commit_block(&self) -> Vec<u8> {
         let (_, sequence) = self.head;
-        let mut block = commit::encode(self.block_size.len(), sequence, now());
+        let mut block = commit::encode(self.block_size.len(), sequence, Timestamp::now());
         if self.format.checksums.per_block() {
             commit::put_checksum(&mut block, self.format.block_checksum);
         }
@@ -404,14 +416,14 @@ impl LogWriter {
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
-    pub(crate) fn checkpoint(&mut self, core: &Core) -> Result<()> {
+    pub(crate) fn checkpoint(&mut self, device: &DeviceWriter, pool: &BlockPool) -> Result<()> {
         if !self.is_used() {
             return Ok(());
         }
-        self.unsettled.write_home(core)?;
+        self.unsettled.write_home(device, pool)?;
         let (head, sequence) = self.head;
-        self.write_superblock(&*core.device, Some(head), sequence)?;
-        core.flush_device()?;
+        self.write_superblock(device.device(), Some(head), sequence)?;
+        device.flush()?;
         self.tail = self.head;
         self.used_blocks = 0;
         Ok(())
@@ -421,15 +433,15 @@ impl LogWriter {
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
-    pub(crate) fn close(&mut self, core: &Core) -> Result<()> {
+    pub(crate) fn close(&mut self, device: &DeviceWriter, pool: &BlockPool) -> Result<()> {
         if self.stored_is_news && !self.is_used() {
             // Nothing was ever committed.
             return Ok(());
         }
-        self.unsettled.write_home(core)?;
+        self.unsettled.write_home(device, pool)?;
         let (_, sequence) = self.head;
-        self.write_superblock(&*core.device, None, sequence)?;
-        core.flush_device()?;
+        self.write_superblock(device.device(), None, sequence)?;
+        device.flush()?;
         self.used_blocks = 0;
         Ok(())
     }
@@ -438,11 +450,11 @@ impl LogWriter {
     ///
     /// # Errors
     /// `Io`, `NoSpace`.
-    pub(crate) fn mark_error(&mut self, core: &Core, errno: i32) -> Result<()> {
+    pub(crate) fn mark_error(&mut self, device: &DeviceWriter, errno: i32) -> Result<()> {
         let (tail, sequence) = self.tail;
         self.stored.set_error(errno);
         let start = self.is_used().then_some(tail);
-        self.write_superblock(&*core.device, start, sequence)
+        self.write_superblock(device.device(), start, sequence)
     }
 
     fn write_superblock(

@@ -3,11 +3,12 @@
 use diskfs_block::BlockWrite;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::{RawSuperblock, Superblock, raw};
 use crate::bytes::index;
 use crate::checksum::crc32c;
+use crate::error::write_failed;
 use crate::error::{Result, Structure, device_failed, malformed};
-use crate::writer::write_failed;
+
+use super::{RawSuperblock, Superblock, raw};
 
 /// Changes the superblock that is in `block`, the block that holds it, and makes its checksum
 /// right.

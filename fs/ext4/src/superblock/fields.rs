@@ -2,16 +2,17 @@
 
 use diskfs_vfs::Error;
 
-use super::{
-    CHECKSUM_CRC32C, FLAG_SIGNED_HASH, FLAG_UNSIGNED_HASH, HashSignedness, MAGIC, RawSuperblock,
-    STATE_ERRORS, STATE_VALID, State, raw,
-};
 use crate::block::BlockSize;
 use crate::bytes::join64;
 use crate::checksum::{ChecksumSeed, crc32c};
 use crate::error::{Corrupt, Result, Structure, Unsupported};
 use crate::features::{Compatible, Features, Incompatible, ReadOnlyCompatible};
-use crate::htree::Algorithm;
+use crate::htree::{Algorithm, HashSignedness};
+
+use super::{
+    CHECKSUM_CRC32C, FLAG_SIGNED_HASH, FLAG_UNSIGNED_HASH, MAGIC, RawSuperblock, STATE_ERRORS,
+    STATE_VALID, State, raw,
+};
 
 pub(super) fn field(field: &'static str, value: u64, range: &'static str) -> Error {
     Corrupt::Field {

@@ -8,8 +8,11 @@ use diskfs_vfs::{
     InodeNumber, Metadata, Result, Statistics,
 };
 
+use crate::allocator::Totals;
+use crate::statistics::kept_blocks;
+use crate::superblock::Superblock;
+
 use super::WritableExt4;
-use crate::statistics::with_totals;
 
 impl WritableExt4 {
     /// Reads of one file, with its lock. What is found to be corrupt ends writing: nobody knows what
@@ -143,5 +146,15 @@ impl Iterator for Listing<'_> {
                 Err(e) => return Some(Err(e)),
             }
         }
+    }
+}
+
+/// Returns the statistics at another time, when so much is free.
+fn with_totals(superblock: &Superblock, statistics: Statistics, totals: Totals) -> Statistics {
+    Statistics {
+        blocks_free: totals.free_blocks,
+        blocks_available: totals.free_blocks.saturating_sub(kept_blocks(superblock)),
+        inodes_free: totals.free_inodes,
+        ..statistics
     }
 }

@@ -3,12 +3,13 @@
 use diskfs_vfs::{FileFlags, FileType, SetMetadata, SetTime, SetXattr, Timestamp};
 
 use crate::error::{Error, ErrorKind, InInode, Result, Unsupported};
+use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags};
 use crate::posix_acl::{self, PosixAcl};
 use crate::xattr;
 
 use super::namespace::{live, not_append_only, not_immutable};
-use super::{Core, Handle, now};
+use super::{Core, now};
 
 /// An inode, its block of attributes, a value's inode and blocks, bitmaps and descriptors.
 const CREDITS: u32 = 64;

@@ -5,10 +5,11 @@ use diskfs_vfs::{FileAttributes, FileType};
 use crate::directory;
 use crate::error::{Error, ErrorKind, InInode, Result};
 use crate::features::{Incompatible, ReadOnlyCompatible};
+use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags};
 
 use super::namespace::live;
-use super::{Core, Handle, now};
+use super::{Core, now};
 
 /// An inode and its table's block.
 const CREDITS: u32 = 8;

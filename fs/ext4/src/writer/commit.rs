@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use crate::block::FsBlock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::journal::log_writer::{LogShare, Transaction};
+use crate::pool::ChangedBlock;
+use crate::transaction::{Abort, Changes, Ended, Task};
 
+use super::Core;
 use super::log::Log;
-use super::transaction::{Changes, Task};
-use super::unsettled::ChangedBlock;
-use super::{Core, Ended};
 
 /// How long nothing happens until what is in the journal is brought home.
 const REST: Duration = Duration::from_secs(10);

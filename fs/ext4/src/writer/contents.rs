@@ -17,9 +17,9 @@ use diskfs_vfs::FileType;
 
 use crate::error::{Error, ErrorKind, InInode, Result};
 use crate::file_blocks::REMOVE_CREDITS;
+use crate::handle::Handle;
 use crate::inode::Inode;
 
-use super::Handle;
 use super::attributes;
 use super::namespace::{live, not_immutable};
 

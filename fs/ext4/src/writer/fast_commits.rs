@@ -10,14 +10,16 @@ use diskfs_vfs::FileType;
 use crate::block::FileBlock;
 use crate::directory;
 use crate::error::{Error, ErrorKind, Result};
-use crate::file_blocks::{self, Run, runs};
+use crate::file_blocks::{self, runs};
+use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags};
 use crate::inode_table;
 use crate::journal::FastCommits;
+use crate::run::Run;
 use crate::volume::Volume;
 
 use super::namespace::evict;
-use super::{Core, Handle};
+use super::{Core, Orphans};
 
 /// An inode that is another after the fast commits.
 #[derive(Debug)]
@@ -58,13 +60,13 @@ impl Change {
         }
     }
 
-    fn give_away(&mut self, handle: &Handle<'_>) -> Result<()> {
+    fn give_away(&mut self, handle: &Handle<'_>, orphans: &Orphans) -> Result<()> {
         let stays = self.stays();
         let Some(before) = &mut self.before else {
             return Ok(());
         };
         if !stays {
-            handle.core().orphans.remove(handle, self.number)?;
+            orphans.remove(handle, self.number)?;
             return evict::remove_now(handle, before);
         }
         if self.runs.is_some() && evict::has_blocks(before) {
@@ -78,7 +80,7 @@ impl Change {
         let Some(after) = &mut self.after else {
             return Ok(());
         };
-        let allocator = &handle.core().allocator;
+        let allocator = handle.allocator;
         if !stays {
             let is_dir = after.is(FileType::Directory);
             allocator.claim_inode(handle, self.number, is_dir)?;
@@ -209,7 +211,7 @@ impl Core {
         };
         // In one transaction, whatever it takes.
         self.transactions.set_blocks_max(u32::MAX);
-        let Some(handle) = Handle::try_begin(self, 0)? else {
+        let Some(handle) = self.try_begin(0)? else {
             return Err(ErrorKind::ReadOnly.into());
         };
         let mut changes = Vec::new();
@@ -217,7 +219,7 @@ impl Core {
             changes.push(Change::of(self, after, fast_commits, number)?);
         }
         for change in &mut changes {
-            change.give_away(&handle)?;
+            change.give_away(&handle, &self.orphans)?;
         }
         for change in &mut changes {
             change.claim(&handle)?;

@@ -3,9 +3,10 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::journal::log_writer::{LogShare, LogWriter, Transaction};
+use crate::journal::write_home;
+use crate::pool::ChangedBlock;
 
 use super::Core;
-use super::unsettled::{ChangedBlock, write_home};
 
 /// The way.
 #[derive(Debug)]
@@ -17,6 +18,14 @@ pub(crate) enum Log {
 }
 
 impl Log {
+    /// Returns the way for a filesystem with this journal, or without one.
+    pub(crate) fn new(journal: Option<LogWriter>) -> Self {
+        match journal {
+            Some(journal) => Self::Journal(Box::new(journal)),
+            None => Self::None,
+        }
+    }
+
     /// How many blocks one transaction may change; `block_bytes` is the size of a block.
     pub(crate) fn blocks_max(&self, block_bytes: u32, share: LogShare) -> u32 {
         /// What a transaction's blocks may take in memory.
@@ -34,7 +43,7 @@ impl Log {
     pub(super) fn prepare(&self, core: &Core) -> Result<()> {
         match self {
             Self::Journal(_) => Ok(()),
-            Self::None => core.flush_written(),
+            Self::None => core.device.flush_written(),
         }
     }
 
@@ -44,7 +53,7 @@ impl Log {
     /// `Io`, `NoSpace`.
     pub(super) fn commit(&mut self, core: &Core, transaction: Transaction) -> Result<()> {
         match self {
-            Self::Journal(log) => log.commit(core, transaction),
+            Self::Journal(log) => log.commit(&core.device, core.pool(), transaction),
             Self::None => commit_unjournaled(core, &transaction),
         }
     }
@@ -55,7 +64,7 @@ impl Log {
     /// When it may be there: `Io`, `NoSpace`.
     pub(super) fn take_back(&mut self, core: &Core) -> Result<()> {
         match self {
-            Self::Journal(log) => log.take_back(core),
+            Self::Journal(log) => log.take_back(&core.device),
             Self::None => {
                 let reason = "without a journal, what was written stays";
                 Err(Error::new(ErrorKind::Io, reason))
@@ -85,7 +94,7 @@ impl Log {
     /// `Io`, `NoSpace`.
     pub(super) fn checkpoint(&mut self, core: &Core) -> Result<()> {
         match self {
-            Self::Journal(log) => log.checkpoint(core),
+            Self::Journal(log) => log.checkpoint(&core.device, core.pool()),
             Self::None => Ok(()),
         }
     }
@@ -96,7 +105,7 @@ impl Log {
     /// `Io`, `NoSpace`.
     pub(super) fn close(&mut self, core: &Core) -> Result<()> {
         match self {
-            Self::Journal(log) => log.close(core),
+            Self::Journal(log) => log.close(&core.device, core.pool()),
             Self::None => Ok(()),
         }
     }
@@ -107,7 +116,7 @@ impl Log {
     /// `Io`, `NoSpace`.
     pub(super) fn mark_error(&mut self, core: &Core, errno: i32) -> Result<()> {
         match self {
-            Self::Journal(log) => log.mark_error(core, errno),
+            Self::Journal(log) => log.mark_error(&core.device, errno),
             Self::None => Ok(()),
         }
     }
@@ -121,8 +130,8 @@ fn commit_unjournaled(core: &Core, transaction: &Transaction) -> Result<()> {
         let blocks = transaction.blocks.iter();
         let now = |block: &&ChangedBlock| block.has_names == has_names;
         let now = blocks.filter(now).map(|block| (block.block, &block.bytes));
-        write_home(core, now)?;
-        core.flush_device()?;
+        write_home(&core.device, now)?;
+        core.device.flush()?;
     }
     core.pool().came_home(transaction.id);
     Ok(())

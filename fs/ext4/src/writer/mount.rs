@@ -10,11 +10,9 @@ use crate::bytes::split64;
 use crate::error::{Error, ErrorKind, Result};
 use crate::features::{Compatible, Incompatible, ReadOnlyCompatible};
 use crate::superblock::{self, RawSuperblock, STATE_ERRORS, STATE_VALID, Superblock};
+use crate::transaction::Abort;
 
 use super::{Core, now};
-
-/// What to do about a filesystem that must be repaired first.
-const REPAIR: &str = "let e2fsck repair the image, on a copy";
 
 /// Bytes of `s_time_hi`, which has those above 32 bits of times in this order.
 #[derive(Debug, Clone, Copy)]
@@ -23,50 +21,6 @@ enum TimeHigh {
     Mount,
     FirstError,
     LastError,
-}
-
-/// Refuses what this driver does not write, or not before a repair. Nothing is written.
-///
-/// # Errors
-/// `Unsupported`, `Corrupt`.
-pub(crate) fn check_writable(superblock: &Superblock) -> Result<()> {
-    let features = superblock.features;
-    let names = features.unwritable_names();
-    if !names.is_empty() {
-        let reason = format!(
-            "has features that this driver does not write: {}",
-            names.join(", ")
-        );
-        let hint = "it can be read; to write it, let its own system do so";
-        return Err(Error::new(ErrorKind::Unsupported, reason).with_hint(hint));
-    }
-    let state = superblock.state;
-    let journal = features.has(Compatible::HAS_JOURNAL);
-    if journal && superblock.journal_inode == 0 {
-        let reason = "has an external journal, which is on another device";
-        return Err(Error::new(ErrorKind::Unsupported, reason));
-    }
-    if !journal && features.has(Incompatible::NEEDS_RECOVERY) {
-        return Err(damaged("needs recovery by a journal that it does not have"));
-    }
-    if superblock.revision == 0 {
-        let reason = "is of revision 0 of the format, which this driver does not write";
-        let hint = "on a copy, `tune2fs -O filetype` makes it one of revision 1";
-        return Err(Error::new(ErrorKind::Unsupported, reason).with_hint(hint));
-    }
-    if state.errors {
-        return Err(damaged("is marked as having errors"));
-    }
-    if !state.clean {
-        return Err(damaged(
-            "was not unmounted cleanly, and has no journal to tell",
-        ));
-    }
-    Ok(())
-}
-
-fn damaged(reason: &'static str) -> Error {
-    Error::new(ErrorKind::Corrupt, reason).with_hint(REPAIR)
 }
 
 impl Core {
@@ -78,7 +32,7 @@ impl Core {
     pub(crate) fn mark_mounted(&self) -> Result<()> {
         let superblock = &self.volume().superblock;
         let journal = superblock.features.has(Compatible::HAS_JOURNAL);
-        superblock::change_on(&*self.device, superblock, |raw| {
+        superblock::change_on(self.device.device(), superblock, |raw| {
             if journal {
                 let needs_recovery = Incompatible::NEEDS_RECOVERY.bits();
                 set(&mut raw.s_feature_incompat, needs_recovery);
@@ -92,7 +46,7 @@ impl Core {
         })?;
         self.pool()
             .forget(superblock::superblock_block(superblock.block_size));
-        self.flush_device()
+        self.device.flush()
     }
 
     /// Says that the filesystem is clean, of which nothing was changed.
@@ -102,12 +56,12 @@ impl Core {
     pub(super) fn mark_clean(&self) -> Result<()> {
         self.log()?.close(self)?;
         let superblock = &self.volume().superblock;
-        superblock::change_on(&*self.device, superblock, |raw| {
+        superblock::change_on(self.device.device(), superblock, |raw| {
             let needs_recovery = Incompatible::NEEDS_RECOVERY.bits();
             clear(&mut raw.s_feature_incompat, needs_recovery);
             raw.s_state.set(raw.s_state.get() | STATE_VALID);
         })?;
-        self.flush_device()
+        self.device.flush()
     }
 
     /// Ends writing in good order. What was not written back or committed is; then there is nothing
@@ -128,7 +82,7 @@ impl Core {
     fn mark_closed(&self) -> Result<()> {
         let superblock = &self.volume().superblock;
         let free = self.allocator.totals();
-        superblock::change_on(&*self.device, superblock, |raw| {
+        superblock::change_on(self.device.device(), superblock, |raw| {
             clear(
                 &mut raw.s_feature_incompat,
                 Incompatible::NEEDS_RECOVERY.bits(),
@@ -146,9 +100,9 @@ impl Core {
             raw.s_wtime = stamp(raw, TimeHigh::Write);
             let written = raw.s_kbytes_written.get();
             raw.s_kbytes_written
-                .set(written.saturating_add(self.written.kbytes()));
+                .set(written.saturating_add(self.device.written_kbytes()));
         })?;
-        self.flush_device()
+        self.device.flush()
     }
 
     /// Says that an error was met, as far as the device still works: in the superblock, and in the
@@ -164,10 +118,10 @@ impl Core {
         // Waits for a commit that is at it; that one does not wait for whoever met the error.
         self.log()?.mark_error(self, why.kind().errno())?;
         let superblock = &self.volume().superblock;
-        superblock::change_on(&*self.device, superblock, |raw| {
+        superblock::change_on(self.device.device(), superblock, |raw| {
             note_error(raw, superblock, why);
         })?;
-        self.flush_device()
+        self.device.flush()
     }
 }
 

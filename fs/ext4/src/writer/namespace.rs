@@ -15,10 +15,11 @@ use diskfs_vfs::FileType;
 use crate::directory;
 use crate::error::{Error, ErrorKind, InInode, Result, Unsupported};
 use crate::features::{Compatible, ReadOnlyCompatible};
+use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags};
 use crate::superblock::Superblock;
 
-use super::{Core, Handle, now};
+use super::{Core, now};
 
 /// The longest name, `EXT4_NAME_LEN`.
 const NAME_MAX_BYTES: usize = 255;
@@ -70,7 +71,7 @@ pub(super) fn live(handle: &Handle<'_>, number: u32) -> Result<Inode> {
     } else {
         return Err(not_found(number));
     };
-    let there = inode.links != 0 || handle.core().holds.contains(number);
+    let there = inode.links != 0 || handle.holds.contains(number);
     if there && !inode.has(InodeFlags::EA_INODE) {
         return Ok(inode);
     }

@@ -19,7 +19,7 @@ use crate::inode_table;
 use crate::superblock::RawSuperblock;
 use crate::volume::Volume;
 
-use super::Handle;
+use crate::handle::Handle;
 use orphan_file::{OrphanFile, Slot};
 
 /// The orphans that are known to be.

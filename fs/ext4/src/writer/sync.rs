@@ -4,6 +4,7 @@ use diskfs_vfs::SyncFile;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::pool::TransactionId;
+use crate::transaction::Abort;
 
 use super::Core;
 
@@ -14,12 +15,12 @@ impl Core {
         let last = self.touched.last(number, what);
         if last == TransactionId(0) {
             // Nothing but contents that were written over others, if anything.
-            return self.flush_written();
+            return self.device.flush_written();
         }
         // A commit flushes the device before its own last block, and all contents were written
         // before the transaction's handles were closed.
         self.transactions.make_durable(last)?;
-        self.flush_written()
+        self.device.flush_written()
     }
 
     /// Makes everything durable.
@@ -27,7 +28,7 @@ impl Core {
         self.write_all_back()?;
         self.transactions
             .make_durable(self.transactions.running())?;
-        self.flush_written()
+        self.device.flush_written()
     }
 
     /// Ends a hold of a file.

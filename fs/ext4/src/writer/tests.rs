@@ -13,7 +13,8 @@ use fixture::{Image, available, e2fsck, has_errors, is_clean};
 use crate::block::FsBlock;
 use crate::error::ErrorKind;
 use crate::metadata_cache::Key;
-use crate::writable::{WritableExt4, WriteOptions};
+use crate::options::WriteOptions;
+use crate::writable::WritableExt4;
 
 /// Feature sets that differ in what the journal looks like.
 const KINDS: [(&str, &str); 6] = [
@@ -237,9 +238,8 @@ fn a_freed_block_is_revoked() {
         });
         forgotten.unwrap();
         core.sync().unwrap();
-        core.write_device(core.byte_of(block), &vec![2; size])
-            .unwrap();
-        core.flush_device().unwrap();
+        core.device.write_block(block, &vec![2; size]).unwrap();
+        core.device.flush().unwrap();
         let as_data = faulty.log().events().len();
         replace(3);
         let again = faulty.log().events().len();

@@ -2,10 +2,11 @@
 
 use diskfs_block::BlockRead;
 
-use super::{Core, check_writable};
 use crate::error::{Error, ErrorKind, Result};
 use crate::features::{Compatible, Incompatible, ReadOnlyCompatible};
-use crate::superblock::Superblock;
+use crate::superblock::{Superblock, check_writable};
+
+use super::Core;
 
 /// The superblock's block.
 const CREDITS: u32 = 1;

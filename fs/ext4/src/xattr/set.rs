@@ -5,16 +5,17 @@
 
 use diskfs_vfs::FileType;
 
+use crate::error::{Error, ErrorKind, InInode, Result};
+use crate::features::Incompatible;
+use crate::handle::Handle;
+use crate::inode::Inode;
+use crate::superblock::Superblock;
+use crate::volume::Volume;
+
 use super::attribute::{self, Attribute, Hashes, Stored, ValueInode};
 use super::name::{self, NameIndex};
 use super::shared::Change;
 use super::{acl, block, in_inode, value};
-use crate::error::{Error, ErrorKind, InInode, Result};
-use crate::features::Incompatible;
-use crate::inode::Inode;
-use crate::superblock::Superblock;
-use crate::volume::Volume;
-use crate::writer::Handle;
 
 /// The longest name, without the prefix that a number stands for: `e_name_len` is a byte.
 const NAME_MAX_BYTES: usize = 255;

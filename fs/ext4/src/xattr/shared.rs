@@ -1,52 +1,24 @@
 //! Blocks of attributes and inodes of values, which files share when they have the same: how many
 //! refer to each, and where one with given contents is.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
-use super::attribute::{Attribute, ValueInode};
-use super::{block, value_inode};
 use crate::allocator::{Request, Reserve};
 use crate::block::FsBlock;
 use crate::error::{Result, Structure, malformed};
 use crate::features::Compatible;
+use crate::handle::Handle;
 use crate::inode::Inode;
 use crate::metadata_cache::Key;
+use crate::shared_attributes::{Found, remember};
 use crate::superblock::Superblock;
-use crate::writer::{FreedRun, Handle};
+use crate::transaction::FreedRun;
+
+use super::attribute::{Attribute, ValueInode};
+use super::{block, value_inode};
 
 /// The most inodes that share a block (`EXT4_XATTR_REFCOUNT_MAX`).
 const REFERENCES_MAX: u32 = 1024;
-/// How many blocks and values are remembered. What is forgotten is shared no more with new files.
-const REMEMBERED_MAX: usize = 4096;
-
-/// What can be shared: behind one lock, which whoever changes how many refer to something holds.
-#[derive(Debug, Default)]
-pub(crate) struct SharedAttributes {
-    found: Mutex<Found>,
-}
-
-/// By hash, the last one that was seen. It may be gone or changed, so it is compared.
-#[derive(Debug, Default)]
-pub(super) struct Found {
-    blocks: HashMap<u32, FsBlock>,
-    values: HashMap<u32, u32>,
-}
-
-impl SharedAttributes {
-    /// Whoever has this waits for no commit: others that hold a handle may wait for it.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Found> {
-        // It is only a memory of where to look.
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn remember<V>(found: &mut HashMap<u32, V>, hash: u32, what: V) {
-    if found.len() >= REMEMBERED_MAX {
-        found.clear();
-    }
-    found.insert(hash, what);
-}
 
 /// An inode that loses or gets attributes, and all that is found to be gone on the way.
 #[derive(Debug)]
@@ -63,7 +35,7 @@ impl<'h, 'c, 'i> Change<'h, 'c, 'i> {
         Self {
             handle,
             inode,
-            found: handle.core().shared_attributes.lock(),
+            found: handle.shared_attributes.lock(),
             unused: Vec::new(),
         }
     }
@@ -293,7 +265,6 @@ impl<'h, 'c, 'i> Change<'h, 'c, 'i> {
                 self.found.blocks.retain(|_, known| *known != block);
                 self.handle.forget(block);
                 self.handle
-                    .core()
                     .allocator
                     .free(self.handle, self.run_of(block))?;
                 for value in attributes.iter().filter_map(Attribute::value_inode) {
@@ -322,7 +293,7 @@ impl<'h, 'c, 'i> Change<'h, 'c, 'i> {
                 raw.s_feature_compat.set(compatible);
             })?;
         }
-        let allocator = &self.handle.core().allocator;
+        let allocator = self.handle.allocator;
         let request = Request {
             goal: allocator.goal_for(self.inode),
             len_blocks: 1u32.wrapping_shl(superblock.cluster_ratio_bits),

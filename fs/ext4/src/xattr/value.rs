@@ -1,8 +1,8 @@
 //! Values, beside their entry or in an inode of their own (`ea_inode`).
 
 use crate::bytes::{index, len_u64};
-use crate::contents;
 use crate::error::{Corrupt, InInode, Result, Structure, malformed};
+use crate::file_blocks;
 use crate::inode::{Inode, InodeFlags};
 use crate::volume::Volume;
 
@@ -43,7 +43,7 @@ pub(super) fn from_inode(
         .into());
     }
     let mut value = vec![0; index(size_bytes)];
-    contents::read_blocks(volume, &inode, 0, &mut value)?;
+    file_blocks::read(volume, &inode, 0, &mut value)?;
     debug_assert_eq!(len_u64(value.len()), inode.size_bytes);
     verify(volume, owner, &inode, &value)?;
     Ok(value)

@@ -9,12 +9,11 @@ use diskfs_vfs::{FileType, Timestamp};
 
 use crate::allocator::Allocator;
 use crate::bytes::{len_u64, split64};
-use crate::contents;
 use crate::error::{ErrorKind, InInode, Result, Structure, malformed};
 use crate::features::Incompatible;
 use crate::file_blocks;
+use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags};
-use crate::writer::{Handle, now};
 
 /// The inode of a value.
 pub(super) fn read(handle: &Handle<'_>, number: u32) -> Result<Inode> {
@@ -41,13 +40,13 @@ pub(super) fn is_same(handle: &Handle<'_>, number: u32, checksum: u32, value: &[
         return false;
     }
     let mut stored = vec![0; value.len()];
-    let read = contents::read_blocks(handle.volume(), &inode, 0, &mut stored);
+    let read = file_blocks::read(handle.volume(), &inode, 0, &mut stored);
     read.is_ok() && stored == value
 }
 
 /// Makes one, to which there is one reference and which holds nothing yet.
 pub(super) fn make(handle: &Handle<'_>, owner: &Inode, checksum: u32) -> Result<Inode> {
-    let allocator = &handle.core().allocator;
+    let allocator = handle.allocator;
     let number = allocator.allocate_inode(handle, owner.number, false)?;
     let inode = fresh(handle, owner, number, checksum);
     handle.store_new(&inode)?;
@@ -57,7 +56,7 @@ pub(super) fn make(handle: &Handle<'_>, owner: &Inode, checksum: u32) -> Result<
 fn fresh(handle: &Handle<'_>, owner: &Inode, number: u32, checksum: u32) -> Inode {
     let superblock = &handle.volume().superblock;
     let generation = Allocator::new_generation();
-    let time = now();
+    let time = Timestamp::now();
     let mut inode = Inode {
         number,
         generation,
@@ -101,13 +100,12 @@ pub(super) fn fill(handle: &Handle<'_>, inode: &mut Inode, value: &[u8]) -> Resu
 }
 
 fn append(handle: &Handle<'_>, inode: &mut Inode, value: &[u8]) -> Result<()> {
-    let core = handle.core();
     let block_bytes = handle.volume().superblock.block_size.len();
     for part in value.chunks(block_bytes) {
         let (_, block) = file_blocks::append_block(handle, inode)?;
         let mut bytes = part.to_vec();
         bytes.resize(block_bytes, 0);
-        core.write_device(core.byte_of(block), &bytes)?;
+        handle.device.write_block(block, &bytes)?;
         inode.size_bytes = inode.size_bytes.saturating_add(len_u64(part.len()));
     }
     Ok(())
@@ -124,7 +122,7 @@ pub(super) fn remove(handle: &Handle<'_>, number: u32) -> Result<()> {
     inode.size_bytes = 0;
     inode.links = 0;
     handle.store(&inode)?;
-    let seconds = now().seconds.cast_unsigned();
+    let seconds = Timestamp::now().seconds.cast_unsigned();
     handle.set_deleted(number, split64(seconds).1)?;
-    handle.core().allocator.free_inode(handle, number, false)
+    handle.allocator.free_inode(handle, number, false)
 }

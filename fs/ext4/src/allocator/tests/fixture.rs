@@ -10,9 +10,11 @@ use diskfs_block::File;
 
 use crate::allocator::Totals;
 use crate::error::Result;
+use crate::handle::Handle;
 use crate::inode::Inode;
-use crate::writable::{WritableExt4, WriteOptions};
-use crate::writer::{Core, Handle};
+use crate::options::WriteOptions;
+use crate::writable::WritableExt4;
+use crate::writer::Core;
 
 /// Whether e2fsprogs are there; if not the test says so and must return.
 pub(super) fn available(test: &str) -> bool {
@@ -132,10 +134,7 @@ impl Fixture {
     /// Allocates an inode, and puts something into the table that says that it is in use.
     pub(super) fn new_inode(&self, parent: u32, is_dir: bool) -> u32 {
         let stored = self.do_once(|handle| {
-            let number = handle
-                .core()
-                .allocator
-                .allocate_inode(handle, parent, is_dir)?;
+            let number = handle.allocator.allocate_inode(handle, parent, is_dir)?;
             let superblock = &handle.volume().superblock;
             let model = Inode::clone(&self.inode(crate::inode::ROOT));
             let inode = Inode {
@@ -158,7 +157,7 @@ impl Fixture {
             let size = usize::from(volume.superblock.inode_size);
             handle.change(key, |block| block[offset..offset + size].fill(0))?;
             volume.note_inode(number, None);
-            handle.core().allocator.free_inode(handle, number, is_dir)
+            handle.allocator.free_inode(handle, number, is_dir)
         });
         done.unwrap();
     }

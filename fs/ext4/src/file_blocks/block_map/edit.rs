@@ -2,16 +2,18 @@
 
 use std::ops::Range;
 
-use super::{DIRECT, NUMBER_BYTES, Walk, reach};
 use crate::block::{FileBlock, FsBlock};
 use crate::bytes::{index, le32, put};
 use crate::error::{Error, ErrorKind, Result, Structure, malformed};
 use crate::file_blocks::allocation::{self, Freeing, Groups};
-use crate::file_blocks::{Hole, Place, Run, Step, too_large};
+use crate::file_blocks::{Hole, Place, Step, too_large};
+use crate::handle::Handle;
 use crate::inode::Inode;
 use crate::metadata_cache::{Key, zeroed};
+use crate::run::Run;
 use crate::volume::Volume;
-use crate::writer::Handle;
+
+use super::{DIRECT, NUMBER_BYTES, Walk, reach};
 
 /// A number's place: in the inode, or in a block of numbers.
 #[derive(Debug, Clone, Copy)]
@@ -213,7 +215,7 @@ pub(in super::super) fn map(handle: &Handle<'_>, inode: &mut Inode, run: Run) ->
 
 /// Makes the blocks of numbers that a way has not.
 fn add_missing(handle: &Handle<'_>, inode: &mut Inode, way: &mut Way) -> Result<()> {
-    let home = handle.core().allocator.goal_for(inode);
+    let home = handle.allocator.goal_for(inode);
     let goal = way.slots.last().and_then(|slot| slot.block).unwrap_or(home);
     let mut new: Vec<FsBlock> = Vec::new();
     while new.len() < way.missing.len() {

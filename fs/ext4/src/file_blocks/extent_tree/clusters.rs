@@ -1,11 +1,12 @@
 //! Blocks of extents that went, and clusters that others may still be in.
 
-use super::edit::Editor;
-use super::path;
 use crate::block::FsBlock;
 use crate::error::Result;
-use crate::file_blocks::Run;
 use crate::file_blocks::allocation::{Freeing, cluster_blocks};
+use crate::run::Run;
+
+use super::edit::Editor;
+use super::path;
 
 impl Editor<'_, '_> {
     /// Frees the blocks of pieces that were taken out of the tree, given from the last to the first.

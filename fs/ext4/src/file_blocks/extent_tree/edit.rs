@@ -7,15 +7,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::node::{self, DEPTH_MAX, RawEntry};
-use super::path::{Path, Stop};
 use crate::block::{FileBlock, FsBlock};
 use crate::error::{Result, Structure, malformed};
-use crate::file_blocks::{Run, allocation};
+use crate::file_blocks::allocation;
+use crate::handle::Handle;
 use crate::inode::Inode;
 use crate::metadata_cache::{Key, zeroed};
+use crate::run::Run;
 use crate::volume::Volume;
-use crate::writer::Handle;
+
+use super::node::{self, DEPTH_MAX, RawEntry};
+use super::path::{Path, Stop};
 
 /// Changes the tree of one inode, which the caller stores afterwards.
 #[derive(Debug)]
@@ -117,7 +119,7 @@ impl<'e, 'c> Editor<'e, 'c> {
             (growth, shrinkage) = (1, 0);
         }
         let goal = stops.last().and_then(|leaf| leaf.block);
-        let goal = goal.unwrap_or_else(|| self.handle.core().allocator.goal_for(self.inode));
+        let goal = goal.unwrap_or_else(|| self.handle.allocator.goal_for(self.inode));
         while self.spare.len() < count {
             match allocation::allocate_tree_block(self.handle, self.inode, goal) {
                 Ok(block) => self.spare.push(block),

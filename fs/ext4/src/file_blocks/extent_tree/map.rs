@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
+use crate::block::FileBlock;
+use crate::error::{Result, Structure, malformed};
+use crate::run::Run;
+
 use super::edit::Editor;
 use super::node::len_max;
 use super::path::Path;
-use crate::block::FileBlock;
-use crate::error::{Result, Structure, malformed};
-use crate::file_blocks::Run;
 
 impl Editor<'_, '_> {
     /// Enters a run of blocks where nothing is mapped. It is joined with its neighbours.

@@ -4,12 +4,12 @@
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::super::Run;
 use crate::block::{FileBlock, FsBlock};
 use crate::bytes::{join64, le32, low16, put, split32, split64};
 use crate::checksum::ChecksumSeed;
 use crate::error::{Corrupt, Result, Structure, malformed};
 use crate::inode::Inode;
+use crate::run::Run;
 
 /// `EXT4_EXT_MAGIC`.
 pub(super) const MAGIC: u16 = 0xf30a;

@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
-use super::node::{self, RawExtent};
-use super::{Level, NodeBytes, Walk};
 use crate::block::{FileBlock, FsBlock};
 use crate::error::{Result, Structure, malformed};
-use crate::file_blocks::Run;
 use crate::inode::Inode;
+use crate::run::Run;
 use crate::volume::Volume;
+
+use super::node::{self, RawExtent};
+use super::{Level, NodeBytes, Walk};
 
 /// One node on the way.
 #[derive(Debug, Clone)]

@@ -2,16 +2,17 @@
 
 use std::ops::Range;
 
+use crate::block::FileBlock;
+use crate::error::Result;
+use crate::file_blocks::allocation::Groups;
+use crate::inode::Inode;
+use crate::run::Run;
+use crate::volume::Volume;
+
 use super::edit::Editor;
 use super::map::behind;
 use super::node::{self, RawExtent};
 use super::path::Path;
-use crate::block::FileBlock;
-use crate::error::Result;
-use crate::file_blocks::Run;
-use crate::file_blocks::allocation::Groups;
-use crate::inode::Inode;
-use crate::volume::Volume;
 
 impl Editor<'_, '_> {
     /// Takes out the last extents of a range, as many as one step may, and frees their blocks.

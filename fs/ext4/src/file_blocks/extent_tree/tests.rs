@@ -2,10 +2,12 @@ use diskfs_block::Memory;
 
 use zerocopy::FromBytes;
 
-use super::super::{FileMaps, Run, runs};
+use crate::run::{FileMaps, Run};
+use crate::superblock::tests::sample;
+
+use super::super::runs;
 use super::node::MAGIC;
 use super::*;
-use crate::superblock::tests::sample;
 
 const BLOCK: usize = 4096;
 const EXTENTS_FLAG: u32 = 0x8_0000;

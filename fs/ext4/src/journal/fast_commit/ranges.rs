@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::block::{FileBlock, FsBlock};
-use crate::file_blocks::Run;
+use crate::run::Run;
 
 /// The parts of a file that its tree is no longer right about. What they don't cover, it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

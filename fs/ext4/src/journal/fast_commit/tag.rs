@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::block::{FileBlock, FsBlock};
 use crate::bytes::{join64, part};
-use crate::file_blocks::Run;
+use crate::run::Run;
 
 use super::super::block_header::Sequence;
 

@@ -2,9 +2,10 @@
 
 use crate::bytes::{index, len_u64};
 use crate::error::Result;
-use crate::file_blocks::{Place, Run, place_at};
+use crate::file_blocks::{Place, place_at};
+use crate::handle::Handle;
 use crate::inode::Inode;
-use crate::writer::Handle;
+use crate::run::Run;
 
 /// Bytes to be written at a place in a file.
 #[derive(Debug, Clone, Copy)]
@@ -49,8 +50,8 @@ pub(super) fn overwrite(handle: &Handle<'_>, run: &Run, data: Data<'_>) -> Resul
     let (start, device, _) = bytes_of(handle, run);
     let within = data.offset.saturating_sub(start);
     handle
-        .core()
-        .write_device(device.saturating_add(within), data.bytes)
+        .device
+        .write(device.saturating_add(within), data.bytes)
 }
 
 /// The longest write that is put together in memory, so that it is one: else the edges are written
@@ -69,7 +70,7 @@ pub(super) fn fill(handle: &Handle<'_>, run: &Run, data: Data<'_>) -> Result<()>
     if len <= GATHERED_BYTES_MAX {
         let mut bytes = vec![0; index(len)];
         crate::bytes::put(&mut bytes, index(before), data.bytes);
-        return handle.core().write_device(device, &bytes);
+        return handle.device.write(device, &bytes);
     }
     zero_device(handle, device, before)?;
     overwrite(handle, run, data)?;
@@ -82,7 +83,7 @@ pub(super) fn zero_device(handle: &Handle<'_>, offset: u64, len_bytes: u64) -> R
     if len_bytes == 0 {
         return Ok(());
     }
-    handle.core().zero_device(offset, len_bytes)
+    handle.device.zero(offset, len_bytes)
 }
 
 /// Makes bytes of a file zero that lie within one block, where that holds data.

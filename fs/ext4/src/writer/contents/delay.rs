@@ -5,18 +5,20 @@ use std::time::Duration;
 
 use diskfs_vfs::Metadata;
 
+use crate::bytes::len_u64;
+use crate::delayed::{Delayed, FILE_BYTES_MAX, TOTAL_BYTES_MAX};
+use crate::error::{ErrorKind, Result};
+use crate::features::Incompatible;
+use crate::file_blocks::Reserved;
+use crate::handle::Handle;
+use crate::inode::{Inode, InodeFlags};
+use crate::writer::{Core, now};
+
 use super::blocks::Data;
 use super::inline;
 use super::limit::size_max;
 use super::write::{self, Left};
 use super::{CREDITS, check_writable};
-use crate::bytes::len_u64;
-use crate::error::{ErrorKind, Result};
-use crate::features::Incompatible;
-use crate::file_blocks::Reserved;
-use crate::inode::{Inode, InodeFlags};
-use crate::writer::delayed::{Delayed, FILE_BYTES_MAX, TOTAL_BYTES_MAX};
-use crate::writer::{Core, Handle, now};
 
 /// What is written at once goes to the device at once when it is larger: it is a run by itself.
 const PIECE_BYTES_MAX: u64 = 128 << 10;
@@ -147,9 +149,7 @@ impl Core {
 
     /// Drops what is kept of a file that goes away, or is cut before it.
     pub(crate) fn forget_delayed(&self, number: u32) {
-        if let Some(delayed) = self.delayed.take(number) {
-            self.allocator.unreserve(delayed.reserved_clusters);
-        }
+        self.delayed.forget(&self.allocator, number);
     }
 
     /// The same for all files, when nothing can be written any more.
@@ -179,13 +179,13 @@ impl Core {
 
 /// Writes what is kept of a file as a part of an operation on it, and stores the inode.
 pub(super) fn write_back(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
-    let core = handle.core();
-    let Some(mut delayed) = core.delayed.take(inode.number) else {
+    let Some(mut delayed) = handle.delayed.take(inode.number) else {
         return Ok(());
     };
     // The map takes its blocks from the free ones.
     let for_contents = delayed.reserved_clusters.saturating_sub(MAP_CLUSTERS);
-    core.allocator
+    handle
+        .allocator
         .unreserve(delayed.reserved_clusters.saturating_sub(for_contents));
     let mut reserved = Reserved::new(for_contents);
     if let Some(time) = delayed.written {
@@ -203,7 +203,7 @@ pub(super) fn write_back(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
     };
     let result = match written {
         Ok(Left { bytes: 0 }) => {
-            core.allocator.unreserve(reserved.clusters());
+            handle.allocator.unreserve(reserved.clusters());
             return Ok(());
         }
         Ok(Left { bytes }) => {
@@ -215,6 +215,6 @@ pub(super) fn write_back(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
         Err(e) => Err(e),
     };
     delayed.reserved_clusters = reserved.clusters();
-    core.delayed.put(inode.number, delayed);
+    handle.delayed.put(inode.number, delayed);
     result
 }

@@ -4,19 +4,22 @@ use std::ops::Range;
 
 use diskfs_vfs::Fallocate;
 
+use crate::block::FileBlock;
+use crate::error::{Error, ErrorKind, InInode, Result};
+use crate::file_blocks::{self, Place, Reserved};
+use crate::handle::Handle;
+use crate::inode::{Inode, InodeFlags};
+use crate::run::Run;
+use crate::volume::Volume;
+use crate::writer::namespace::not_append_only;
+use crate::writer::{Core, now};
+
 use super::blocks::zero_part;
 use super::delay::write_back;
 use super::inline;
 use super::limit::{check_size, set_size};
 use super::set_len::grow;
 use super::{CREDITS, writable};
-use crate::block::FileBlock;
-use crate::error::{Error, ErrorKind, InInode, Result};
-use crate::file_blocks::{self, Place, Reserved, Run};
-use crate::inode::{Inode, InodeFlags};
-use crate::volume::Volume;
-use crate::writer::namespace::not_append_only;
-use crate::writer::{Core, Handle, now};
 
 impl Core {
     /// Allocates, frees, zeroes or moves a range of a file, in bytes.

@@ -1,15 +1,16 @@
 //! Contents within the inode, changed; and files that outgrow it.
 
-use super::blocks::Data;
 use crate::block::FileBlock;
 use crate::bytes::{index, len_u64, put};
 use crate::error::Result;
 use crate::features::Incompatible;
 use crate::file_blocks;
+use crate::handle::Handle;
 use crate::inline_data;
 use crate::inode::{Inode, InodeFlags};
-use crate::writer::Handle;
 use crate::xattr;
+
+use super::blocks::Data;
 
 /// Writes `data` into the inode and stores it, if the contents are there, or can be, and have room.
 /// Else they are in blocks afterwards, or nothing has changed.
@@ -86,8 +87,7 @@ fn moved(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
         let (_, block) = file_blocks::append_block(handle, inode)?;
         let mut bytes = contents;
         bytes.resize(superblock.block_size.len(), 0);
-        let core = handle.core();
-        core.write_device(core.byte_of(block), &bytes)?;
+        handle.device.write_block(block, &bytes)?;
     }
     inode.size_bytes = size_bytes;
     handle.store(inode)

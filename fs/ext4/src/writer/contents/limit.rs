@@ -3,10 +3,10 @@
 use crate::error::Result;
 use crate::features::ReadOnlyCompatible;
 use crate::file_blocks::{self, too_large};
+use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags};
 use crate::superblock::Superblock;
 use crate::volume::Volume;
-use crate::writer::Handle;
 
 /// The largest size of a file: `s_maxbytes` and `s_bitmap_maxbytes`.
 pub(super) fn size_max(volume: &Volume, inode: &Inode) -> u64 {

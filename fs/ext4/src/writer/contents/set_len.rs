@@ -1,15 +1,17 @@
 //! Files that become shorter or longer.
 
+use crate::error::Result;
+use crate::file_blocks;
+use crate::handle::Handle;
+use crate::inode::Inode;
+use crate::writer::namespace::not_append_only;
+use crate::writer::{Core, Orphans, now};
+
 use super::blocks::{zero_behind_end, zero_part};
 use super::delay::write_back;
 use super::inline;
 use super::limit::{check_size, set_size};
 use super::{CREDITS, writable};
-use crate::error::Result;
-use crate::file_blocks;
-use crate::inode::Inode;
-use crate::writer::namespace::not_append_only;
-use crate::writer::{Core, Handle, now};
 
 impl Core {
     /// Makes a file so long, in bytes: cut, or grown with a hole. What is allocated behind its end
@@ -37,7 +39,7 @@ impl Core {
                 grow(handle, &mut inode, size_bytes)?;
                 handle.store(&inode)
             } else {
-                cut(handle, &mut inode, size_bytes)
+                cut(handle, &self.orphans, &mut inode, size_bytes)
             }
         })
     }
@@ -51,7 +53,7 @@ pub(super) fn grow(handle: &Handle<'_>, inode: &mut Inode, size_bytes: u64) -> R
 
 /// Cuts a file, and stores it. While that takes more than one transaction it is an orphan, so that
 /// it is cut to its end after a crash.
-fn cut(handle: &Handle<'_>, inode: &mut Inode, size_bytes: u64) -> Result<()> {
+fn cut(handle: &Handle<'_>, orphans: &Orphans, inode: &mut Inode, size_bytes: u64) -> Result<()> {
     let size = handle.volume().superblock.block_size;
     let first = size.blocks_for(size_bytes);
     zero_part(
@@ -61,7 +63,6 @@ fn cut(handle: &Handle<'_>, inode: &mut Inode, size_bytes: u64) -> Result<()> {
         size.bytes_of(first).min(inode.size_bytes),
     )?;
     inode.size_bytes = size_bytes;
-    let orphans = &handle.core().orphans;
     // An unnamed file is one already, and stays it.
     let protect =
         !file_blocks::goes_in_one_step(handle.volume(), inode) && !orphans.contains(inode.number);

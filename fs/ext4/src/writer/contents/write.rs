@@ -1,18 +1,19 @@
 //! Writing data.
 
+use crate::bytes::len_u64;
+use crate::error::{Error, ErrorKind, Result};
+use crate::file_blocks::{self, Hole, Place, Reserved, map_new, mark_written, place_at, too_large};
+use crate::handle::Handle;
+use crate::inode::Inode;
+use crate::run::Run;
+use crate::writer::namespace::not_append_only;
+use crate::writer::{Core, now};
+
 use super::blocks::{self, Data};
 use super::delay::write_back;
 use super::inline;
 use super::limit::{self, size_max};
 use super::{CREDITS, writable};
-use crate::bytes::len_u64;
-use crate::error::{Error, ErrorKind, Result};
-use crate::file_blocks::{
-    self, Hole, Place, Reserved, Run, map_new, mark_written, place_at, too_large,
-};
-use crate::inode::Inode;
-use crate::writer::namespace::not_append_only;
-use crate::writer::{Core, Handle, now};
 
 impl Core {
     /// Writes `data` at byte `offset` of a file. Returns how much was written.

@@ -4,7 +4,8 @@ use diskfs_vfs::{NewAttributes, NewKind};
 
 use crate::directory;
 use crate::error::{Error, ErrorKind, InInode, Result};
-use crate::writer::{Core, Handle};
+use crate::handle::Handle;
+use crate::writer::Core;
 
 use super::{
     CREDITS_BASE, CREDITS_INSERT, changeable_dir, check_name, count_subdirectory, entry, evict,

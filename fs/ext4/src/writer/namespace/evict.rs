@@ -5,9 +5,10 @@ use diskfs_vfs::FileType;
 use crate::bytes;
 use crate::error::{ErrorKind, Result};
 use crate::file_blocks;
+use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags};
 use crate::volume::Volume;
-use crate::writer::{Core, Handle, now};
+use crate::writer::{Core, Orphans, now};
 use crate::xattr;
 
 /// How many blocks the removal of a file changes at least at a time: bitmaps and descriptors of some
@@ -28,7 +29,7 @@ pub(super) enum Left {
 
 /// Takes one name away from an inode, and stores it. When it was the last, a small file is gone
 /// then, and any other is an orphan.
-pub(super) fn drop_link(handle: &Handle<'_>, inode: &mut Inode) -> Result<Left> {
+pub(super) fn drop_link(handle: &Handle<'_>, orphans: &Orphans, inode: &mut Inode) -> Result<Left> {
     inode.links = if inode.is(FileType::Directory) {
         0
     } else {
@@ -39,12 +40,12 @@ pub(super) fn drop_link(handle: &Handle<'_>, inode: &mut Inode) -> Result<Left> 
     if inode.links != 0 {
         return Ok(Left::Nothing);
     }
-    if is_small(handle.volume(), inode) && !handle.core().holds.contains(inode.number) {
+    if is_small(handle.volume(), inode) && !handle.holds.contains(inode.number) {
         release(handle, inode)?;
         free(handle, inode)?;
         return Ok(Left::Nothing);
     }
-    handle.core().orphans.add(handle, inode.number)?;
+    orphans.add(handle, inode.number)?;
     Ok(Left::Eviction)
 }
 
@@ -67,8 +68,8 @@ pub(crate) fn remove_now(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
 
 /// Frees all blocks and attributes of an inode.
 fn release(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
-    handle.core().forget_delayed(inode.number);
-    handle.core().delayed.forget_emptied(inode.number);
+    handle.delayed.forget(handle.allocator, inode.number);
+    handle.delayed.forget_emptied(inode.number);
     xattr::release_all(handle, inode)?;
     if has_blocks(inode) {
         file_blocks::remove(handle, inode, 0..file_blocks::END)?;
@@ -93,9 +94,8 @@ fn free(handle: &Handle<'_>, inode: &mut Inode) -> Result<()> {
     let seconds = now().seconds.cast_unsigned();
     handle.set_deleted(inode.number, bytes::split64(seconds).1)?;
     let is_dir = inode.is(FileType::Directory);
-    let core = handle.core();
-    core.volume().maps.forget(inode.number);
-    core.allocator.free_inode(handle, inode.number, is_dir)
+    handle.volume().maps.forget(inode.number);
+    handle.allocator.free_inode(handle, inode.number, is_dir)
 }
 
 impl Core {

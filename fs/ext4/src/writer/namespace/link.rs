@@ -4,8 +4,9 @@ use diskfs_vfs::FileType;
 
 use crate::directory;
 use crate::error::{Error, ErrorKind, InInode, Result};
+use crate::handle::Handle;
 use crate::inode::InodeFlags;
-use crate::writer::{Core, Handle, now};
+use crate::writer::{Core, Orphans, now};
 
 use super::{
     CREDITS_BASE, CREDITS_INSERT, LINKS_MAX, changeable_dir, check_name, entry, live,
@@ -18,15 +19,14 @@ impl Core {
         check_name(dir, name)?;
         let credits = CREDITS_BASE.saturating_add(CREDITS_INSERT);
         self.update(&[dir, number], credits, |handle| {
-            link(handle, number, dir, name)
+            link(handle, &self.orphans, number, dir, name)
         })
     }
 }
 
-fn link(handle: &Handle<'_>, number: u32, dir: u32, name: &[u8]) -> Result<()> {
+fn link(handle: &Handle<'_>, orphans: &Orphans, number: u32, dir: u32, name: &[u8]) -> Result<()> {
     let mut dir = changeable_dir(handle, dir)?;
     let mut inode = live(handle, number)?;
-    let orphans = &handle.core().orphans;
     // What is wrong is told in the kernel's order.
     if entry(handle, &dir, name)?.is_some() {
         return Err(Error::new(ErrorKind::Exists, "the name is taken")).in_inode(dir.number);

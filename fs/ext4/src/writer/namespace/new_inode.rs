@@ -8,10 +8,11 @@ use crate::directory;
 use crate::error::{Error, ErrorKind, Result};
 use crate::features::Incompatible;
 use crate::file_blocks;
+use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags, encode_device};
 use crate::posix_acl::{self, PosixAcl};
 use crate::superblock::Superblock;
-use crate::writer::{Handle, now};
+use crate::writer::now;
 use crate::xattr;
 
 use super::evict;
@@ -76,7 +77,7 @@ pub(super) fn make(
 ) -> Result<Inode> {
     let acl = Acl::inherited(handle, dir, kind)?;
     let is_dir = matches!(kind, NewKind::Directory);
-    let allocator = &handle.core().allocator;
+    let allocator = handle.allocator;
     let number = allocator.allocate_inode(handle, dir.number, is_dir)?;
     let mut inode = fresh(&handle.volume().superblock, dir, kind, number);
     owned(&mut inode, dir, attributes);
@@ -194,8 +195,7 @@ fn symlink(handle: &Handle<'_>, inode: &mut Inode, target: &[u8]) -> Result<()> 
         ));
     }
     put(&mut bytes, 0, target);
-    let core = handle.core();
-    core.write_device(core.byte_of(block), &bytes)?;
+    handle.device.write_block(block, &bytes)?;
     inode.size_bytes = len_u64(target.len());
     Ok(())
 }

@@ -4,8 +4,9 @@ use diskfs_vfs::FileType;
 
 use crate::directory;
 use crate::error::{Error, ErrorKind, InInode, Result};
+use crate::handle::Handle;
 use crate::inode::Inode;
-use crate::writer::{Core, Handle};
+use crate::writer::{Core, Orphans};
 
 use super::evict::Left;
 use super::{
@@ -42,7 +43,7 @@ impl Core {
             let number = self.find_existing(dir, name)?;
             let credits = CREDITS_BASE.saturating_add(evict::CREDITS_SMALL);
             let done = self.update(&[dir, number], credits, |handle| {
-                remove(handle, dir, name, number, what)
+                remove(handle, &self.orphans, dir, name, number, what)
             })?;
             match done {
                 None => {}
@@ -56,6 +57,7 @@ impl Core {
 /// `None` when the name names something else by now.
 fn remove(
     handle: &Handle<'_>,
+    orphans: &Orphans,
     dir: u32,
     name: &[u8],
     number: u32,
@@ -74,7 +76,7 @@ fn remove(
     }
     touch(&mut dir);
     handle.store(&dir)?;
-    evict::drop_link(handle, &mut inode).map(Some)
+    evict::drop_link(handle, orphans, &mut inode).map(Some)
 }
 
 fn check_what(handle: &Handle<'_>, inode: &Inode, what: What) -> Result<()> {

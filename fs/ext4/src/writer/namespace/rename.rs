@@ -6,8 +6,9 @@ use diskfs_vfs::{Device, FileType, NewAttributes, NewKind, RenameMode};
 
 use crate::directory;
 use crate::error::{Error, ErrorKind, InInode, Result};
+use crate::handle::Handle;
 use crate::inode::{Inode, InodeFlags, ROOT};
-use crate::writer::{Core, Handle, now};
+use crate::writer::{Core, Orphans, now};
 
 use super::evict::Left;
 use super::{
@@ -80,6 +81,7 @@ impl Core {
             let outcome = self.update(&inodes, credits, |handle| {
                 Rename {
                     handle,
+                    orphans: &self.orphans,
                     from,
                     to,
                     found,
@@ -150,6 +152,7 @@ impl Core {
 
 struct Rename<'a> {
     handle: &'a Handle<'a>,
+    orphans: &'a Orphans,
     from: Name<'a>,
     to: Name<'a>,
     found: Found,
@@ -220,7 +223,7 @@ impl Rename<'_> {
         })?;
         // One directory comes to `to` and one goes; `from` has one less in any case.
         self.leave_old_name(whiteout.as_ref(), is_dir)?;
-        let left = evict::drop_link(self.handle, &mut target)?;
+        let left = evict::drop_link(self.handle, self.orphans, &mut target)?;
         self.moved(source)?;
         Ok(Outcome::Done {
             gone: (left == Left::Eviction).then_some(target.number),

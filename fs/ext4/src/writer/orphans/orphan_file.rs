@@ -7,11 +7,11 @@ use crate::bytes::{index, le32, put};
 use crate::checksum::ChecksumSeed;
 use crate::error::{Corrupt, InInode, Result, Structure, malformed};
 use crate::file_blocks::runs;
+use crate::handle::Handle;
 use crate::inode::Inode;
 use crate::inode_table;
 use crate::metadata_cache::Key;
 use crate::volume::Volume;
-use crate::writer::Handle;
 
 /// `EXT4_ORPHAN_BLOCK_MAGIC`.
 const MAGIC: u32 = 0x0b10_ca04;

@@ -4,19 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::block::FsBlock;
+use crate::device_writer::DeviceWriter;
 use crate::error::Result;
-use crate::pool::TransactionId;
-
-use super::Core;
-
-/// A block that a transaction changed, as it left it.
-#[derive(Debug, Clone)]
-pub(crate) struct ChangedBlock {
-    pub(crate) block: FsBlock,
-    pub(crate) bytes: Arc<[u8]>,
-    /// It is a block of a directory.
-    pub(crate) has_names: bool,
-}
+use crate::pool::{BlockPool, ChangedBlock, TransactionId};
 
 /// The newest durable content of each block that the journal holds. What runs meanwhile is not in
 /// here: the pool goes on with copies of its own.
@@ -53,14 +43,14 @@ impl Unsettled {
     ///
     /// # Errors
     /// `Io`, `NoSpace`; nothing is forgotten then.
-    pub(crate) fn write_home(&mut self, core: &Core) -> Result<()> {
+    pub(crate) fn write_home(&mut self, device: &DeviceWriter, pool: &BlockPool) -> Result<()> {
         write_home(
-            core,
+            device,
             self.blocks.iter().map(|(block, bytes)| (*block, bytes)),
         )?;
-        core.flush_device()?;
+        device.flush()?;
         self.blocks.clear();
-        core.pool().came_home(self.last);
+        pool.came_home(self.last);
         Ok(())
     }
 }
@@ -69,8 +59,8 @@ impl Unsettled {
 ///
 /// # Errors
 /// `Io`, `NoSpace`.
-pub(super) fn write_home<'a>(
-    core: &Core,
+pub(crate) fn write_home<'a>(
+    device: &DeviceWriter,
     blocks: impl Iterator<Item = (FsBlock, &'a Arc<[u8]>)>,
 ) -> Result<()> {
     /// How much is written at once.
@@ -80,19 +70,19 @@ pub(super) fn write_home<'a>(
     let mut next = FsBlock(0);
     for (block, bytes) in blocks {
         if block != next || run.len() >= PIECE_BYTES {
-            write_run(core, first, &run)?;
+            write_run(device, first, &run)?;
             run.clear();
             first = block;
         }
         run.extend_from_slice(bytes);
         next = block.after(1);
     }
-    write_run(core, first, &run)
+    write_run(device, first, &run)
 }
 
-fn write_run(core: &Core, first: FsBlock, bytes: &[u8]) -> Result<()> {
+fn write_run(device: &DeviceWriter, first: FsBlock, bytes: &[u8]) -> Result<()> {
     if bytes.is_empty() {
         return Ok(());
     }
-    core.write_device(core.byte_of(first), bytes)
+    device.write_block(first, bytes)
 }

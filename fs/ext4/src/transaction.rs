@@ -1,6 +1,6 @@
 //! The running transaction: who takes part in it, what it changed, and when it ends.
 //!
-//! An operation that changes the filesystem opens a [`Handle`](super::Handle) on the running
+//! An operation that changes the filesystem opens a [`TransactionHandle`] on the running
 //! transaction, with an upper bound of how many blocks it will change (its credits). A commit stops
 //! new handles, waits for the open ones to be closed, takes the transaction's list of changed blocks
 //! with their contents (shared, not copied), lets the next transaction begin, and writes. So
@@ -8,8 +8,11 @@
 //! when the transaction that runs meanwhile is full.
 //!
 //! Nobody who waits here holds an inode's lock, but for operations that go on in another transaction
-//! ([`Handle::go_on`](super::Handle::go_on)); and nobody waits for an inode's lock with an open
+//! ([`TransactionHandle::go_on`]); and nobody waits for an inode's lock with an open
 //! handle. So a commit always comes to its end.
+
+mod handle;
+mod touched;
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -19,8 +22,11 @@ use std::time::{Duration, Instant};
 use crate::block::FsBlock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hashing::HashSet;
+use crate::options::Together;
 use crate::pool::TransactionId;
-use crate::writable::Together;
+
+pub(crate) use handle::{Abort, Context, TransactionHandle};
+pub(crate) use touched::Touched;
 
 /// Blocks of the filesystem that were freed: one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,7 +129,7 @@ impl Transactions {
     }
 
     /// Whether changes from now on must fit into the running transaction.
-    pub(super) fn begin_together(&self, together: Together) {
+    pub(crate) fn begin_together(&self, together: Together) {
         let only_one = together == Together::InOneTransaction;
         self.only_one.store(only_one, Ordering::SeqCst);
     }
@@ -147,7 +153,7 @@ impl Transactions {
     }
 
     /// Changes that, when nobody else is there.
-    pub(super) fn set_blocks_max(&self, blocks_max: u32) {
+    pub(crate) fn set_blocks_max(&self, blocks_max: u32) {
         self.blocks_max.store(blocks_max, Ordering::Relaxed);
     }
 
@@ -166,7 +172,7 @@ impl Transactions {
     ///
     /// # Errors
     /// `ReadOnly` when writing has ended; `NoSpace` when no transaction can be so large.
-    pub(super) fn try_begin(&self, credits: u32) -> Result<Option<TransactionId>> {
+    pub(crate) fn try_begin(&self, credits: u32) -> Result<Option<TransactionId>> {
         let mut state = self.state();
         state.check_open()?;
         self.check_size(credits)?;
@@ -182,7 +188,7 @@ impl Transactions {
     ///
     /// # Errors
     /// As `try_begin`.
-    pub(super) fn wait_for_room(&self, credits: u32) -> Result<()> {
+    pub(crate) fn wait_for_room(&self, credits: u32) -> Result<()> {
         self.check_size(credits)?;
         let mut state = self.state();
         self.check_only_one(&state, credits)?;
@@ -200,7 +206,7 @@ impl Transactions {
     }
 
     /// More credits for an open handle, if there is room for them now.
-    pub(super) fn try_extend(&self, credits: u32) -> bool {
+    pub(crate) fn try_extend(&self, credits: u32) -> bool {
         let mut state = self.state();
         // While a commit waits for this very handle it may still have more, as long as there is
         // room: it is in this transaction in any case.
@@ -215,13 +221,13 @@ impl Transactions {
     ///
     /// # Errors
     /// `NoSpace`.
-    pub(super) fn check_next(&self, credits: u32) -> Result<()> {
+    pub(crate) fn check_next(&self, credits: u32) -> Result<()> {
         self.check_only_one(&self.state(), credits)
     }
 
     /// Other credits in the place of those of an open handle, whose changes until now are counted as
     /// such, if there is room for them and no commit waits.
-    pub(super) fn try_exchange(&self, old: u32, new: u32) -> bool {
+    pub(crate) fn try_exchange(&self, old: u32, new: u32) -> bool {
         let mut state = self.state();
         let others = state.credits.saturating_sub(old);
         let before = std::mem::replace(&mut state.credits, others);
@@ -235,7 +241,7 @@ impl Transactions {
     }
 
     /// Closes a handle.
-    pub(super) fn end(&self, credits: u32) {
+    pub(crate) fn end(&self, credits: u32) {
         let mut state = self.state();
         state.handles = state.handles.saturating_sub(1);
         state.credits = state.credits.saturating_sub(credits);
@@ -250,7 +256,7 @@ impl Transactions {
     ///
     /// # Errors
     /// `NoSpace`.
-    pub(super) fn check_size(&self, credits: u32) -> Result<()> {
+    pub(crate) fn check_size(&self, credits: u32) -> Result<()> {
         if credits <= self.blocks_max() {
             return Ok(());
         }
@@ -261,13 +267,13 @@ impl Transactions {
     }
 
     /// Counts a handle that is going to be closed, though it takes no part in anything.
-    pub(super) fn reopen(&self) {
+    pub(crate) fn reopen(&self) {
         let mut state = self.state();
         state.handles = state.handles.saturating_add(1);
     }
 
     /// A block was changed for the first time in the running transaction.
-    pub(super) fn note_changed(&self, block: FsBlock) {
+    pub(crate) fn note_changed(&self, block: FsBlock) {
         self.note(|changes| {
             changes.blocks.insert(block);
             // What was revoked and is metadata again must be replayed.
@@ -276,7 +282,7 @@ impl Transactions {
     }
 
     /// A block of metadata was freed.
-    pub(super) fn note_revoked(&self, block: FsBlock) {
+    pub(crate) fn note_revoked(&self, block: FsBlock) {
         self.note(|changes| {
             changes.blocks.remove(&block);
             changes.revoked.insert(block);
@@ -284,7 +290,7 @@ impl Transactions {
     }
 
     /// Blocks were freed.
-    pub(super) fn note_freed(&self, run: FreedRun) {
+    pub(crate) fn note_freed(&self, run: FreedRun) {
         self.note(|changes| changes.freed.push(run));
     }
 

@@ -1,6 +1,7 @@
-//! One operation's part in the running transaction.
+//! One operation's handle on the running transaction.
 
 use std::cell::Cell;
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use diskfs_vfs::SyncFile;
@@ -14,7 +15,22 @@ use crate::pool::TransactionId;
 use crate::superblock::{self, RawSuperblock, Superblock};
 use crate::volume::Volume;
 
-use super::{Core, FreedRun};
+use super::{FreedRun, Touched, Transactions};
+
+/// Ends writing to a filesystem because of an error.
+pub(crate) trait Abort: Debug {
+    /// Ends writing: what is not durable yet never will be.
+    fn abort(&self, why: &Error);
+}
+
+/// What a handle needs of the filesystem that is being written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Context<'c> {
+    pub(crate) volume: &'c Volume,
+    pub(crate) transactions: &'c Transactions,
+    pub(crate) touched: &'c Touched,
+    pub(crate) abort: &'c dyn Abort,
+}
 
 /// An open operation. While it lives, the transaction that it belongs to can't be committed.
 ///
@@ -24,8 +40,8 @@ use super::{Core, FreedRun};
 /// half done in it never reaches the device. With any other error an operation returns only when
 /// what it has changed holds together.
 #[derive(Debug)]
-pub(crate) struct Handle<'c> {
-    core: &'c Core,
+pub(crate) struct TransactionHandle<'c> {
+    context: Context<'c>,
     transaction: Cell<TransactionId>,
     credits: Cell<u32>,
     changed: Cell<bool>,
@@ -33,15 +49,15 @@ pub(crate) struct Handle<'c> {
     held_space: Cell<bool>,
 }
 
-impl<'c> Handle<'c> {
+impl<'c> TransactionHandle<'c> {
     /// Opens one if the running transaction has room now.
     ///
     /// # Errors
     /// `ReadOnly` when writing has ended.
-    pub(super) fn try_begin(core: &'c Core, credits: u32) -> Result<Option<Self>> {
-        let transaction = core.transactions.try_begin(credits)?;
+    pub(crate) fn try_begin(context: Context<'c>, credits: u32) -> Result<Option<Self>> {
+        let transaction = context.transactions.try_begin(credits)?;
         Ok(transaction.map(|transaction| Self {
-            core,
+            context,
             transaction: Cell::new(transaction),
             credits: Cell::new(credits),
             changed: Cell::new(false),
@@ -49,14 +65,9 @@ impl<'c> Handle<'c> {
         }))
     }
 
-    /// What it is part of.
-    pub(crate) const fn core(&self) -> &'c Core {
-        self.core
-    }
-
     /// To read with.
     pub(crate) fn volume(&self) -> &'c Volume {
-        self.core.volume()
+        self.context.volume
     }
 
     /// The transaction that it is part of.
@@ -72,7 +83,7 @@ impl<'c> Handle<'c> {
     /// # Errors
     /// `Io`.
     pub(crate) fn change<R>(&self, key: Key, change: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
-        let pool = self.core.pool();
+        let pool = self.volume().writable_pool();
         let mut change = Some(change);
         loop {
             let once = |bytes: &mut [u8]| change.take().map(|change| change(bytes));
@@ -92,8 +103,8 @@ impl<'c> Handle<'c> {
     /// the block size.
     pub(crate) fn replace(&self, key: Key, bytes: impl Into<Arc<[u8]>>) {
         let first = self
-            .core
-            .pool()
+            .volume()
+            .writable_pool()
             .replace(key, self.transaction(), bytes.into());
         self.note(key.block, first);
     }
@@ -101,7 +112,7 @@ impl<'c> Handle<'c> {
     fn note(&self, block: FsBlock, first: bool) {
         self.changed.set(true);
         if first {
-            self.core.transactions.note_changed(block);
+            self.context.transactions.note_changed(block);
         }
     }
 
@@ -109,14 +120,14 @@ impl<'c> Handle<'c> {
     /// older versions in the journal are revoked.
     pub(crate) fn forget(&self, block: FsBlock) {
         self.changed.set(true);
-        self.core.transactions.note_revoked(block);
-        self.core.pool().forget(block);
+        self.context.transactions.note_revoked(block);
+        self.volume().writable_pool().forget(block);
     }
 
     /// Says that these blocks were freed: they may be used again when the transaction is durable.
     pub(crate) fn freed(&self, run: FreedRun) {
         self.changed.set(true);
-        self.core.transactions.note_freed(run);
+        self.context.transactions.note_freed(run);
     }
 
     /// Says that an allocation failed only because what is free was freed by transactions that are
@@ -126,7 +137,7 @@ impl<'c> Handle<'c> {
     }
 
     /// The transaction whose commit gives room to an operation that came to `result`.
-    pub(super) fn waits_for<R>(&self, result: &Result<R>) -> Option<TransactionId> {
+    pub(crate) fn waits_for<R>(&self, result: &Result<R>) -> Option<TransactionId> {
         let failed = result.as_ref().err().map(Error::kind) == Some(ErrorKind::NoSpace);
         (failed && self.held_space.get()).then(|| self.transaction())
     }
@@ -187,7 +198,7 @@ impl<'c> Handle<'c> {
     }
 
     fn note_inode(&self, number: u32, what: SyncFile) {
-        self.core.touched.note(number, self.transaction(), what);
+        self.context.touched.note(number, self.transaction(), what);
     }
 
     fn put_inode(
@@ -229,7 +240,7 @@ impl<'c> Handle<'c> {
     /// Whether so many more blocks can be changed in this transaction; they are then this
     /// operation's.
     pub(crate) fn extend(&self, credits: u32) -> bool {
-        let extended = self.core.transactions.try_extend(credits);
+        let extended = self.context.transactions.try_extend(credits);
         if extended {
             self.credits.set(self.credits.get().saturating_add(credits));
         }
@@ -244,7 +255,7 @@ impl<'c> Handle<'c> {
     /// `ReadOnly` when writing has ended; then nothing can be changed any more. `NoSpace` when no
     /// transaction can be so large; then this one goes on.
     pub(crate) fn go_on(&self, credits: u32) -> Result<()> {
-        let transactions = &self.core.transactions;
+        let transactions = self.context.transactions;
         if transactions.try_exchange(self.credits.get(), credits) {
             self.credits.set(credits);
             return Ok(());
@@ -276,24 +287,24 @@ impl<'c> Handle<'c> {
     }
 
     /// Passes on what the operation came to. If it failed halfway, writing ends.
-    pub(super) fn finish<R>(self, result: Result<R>) -> Result<R> {
+    pub(crate) fn finish<R>(&self, result: Result<R>) -> Result<R> {
         if let Err(e) = &result {
             let broken = e.kind() == ErrorKind::Corrupt;
             let halfway = e.kind() == ErrorKind::Io && self.changed.get();
             if broken || halfway {
-                self.core.abort(e);
+                self.context.abort.abort(e);
             }
         }
         result
     }
 }
 
-impl Drop for Handle<'_> {
+impl Drop for TransactionHandle<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() && self.changed.get() {
             let reason = "an operation panicked halfway";
-            self.core.abort(&Error::new(ErrorKind::Io, reason));
+            self.context.abort.abort(&Error::new(ErrorKind::Io, reason));
         }
-        self.core.transactions.end(self.credits.get());
+        self.context.transactions.end(self.credits.get());
     }
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use diskfs_vfs::{Metadata, Timestamp};
 
+use crate::allocator::Allocator;
 use crate::bytes::{index, len_u64, put};
 use crate::hashing::{HashMap, HashSet};
 
@@ -181,6 +182,13 @@ impl DelayedFiles {
         self.bytes
             .fetch_add(len_u64(delayed.bytes.len()), Ordering::SeqCst);
         self.shard(inode).insert(inode, delayed);
+    }
+
+    /// Forgets what is kept of a file, and gives back the clusters that are reserved for it.
+    pub(crate) fn forget(&self, allocator: &Allocator, inode: u32) {
+        if let Some(taken) = self.take(inode) {
+            allocator.unreserve(taken.reserved_clusters);
+        }
     }
 
     /// The time at which the contents were written last, if the inode doesn't know: it does from

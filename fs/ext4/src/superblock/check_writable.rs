@@ -1,0 +1,53 @@
+//! Whether a filesystem can be written.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::features::{Compatible, Incompatible};
+
+use super::Superblock;
+
+/// What to do about a filesystem that must be repaired first.
+const REPAIR: &str = "let e2fsck repair the image, on a copy";
+
+/// Refuses what this driver does not write, or not before a repair. Nothing is written.
+///
+/// # Errors
+/// `Unsupported`, `Corrupt`.
+pub(crate) fn check_writable(superblock: &Superblock) -> Result<()> {
+    let features = superblock.features;
+    let names = features.unwritable_names();
+    if !names.is_empty() {
+        let reason = format!(
+            "has features that this driver does not write: {}",
+            names.join(", ")
+        );
+        let hint = "it can be read; to write it, let its own system do so";
+        return Err(Error::new(ErrorKind::Unsupported, reason).with_hint(hint));
+    }
+    let state = superblock.state;
+    let journal = features.has(Compatible::HAS_JOURNAL);
+    if journal && superblock.journal_inode == 0 {
+        let reason = "has an external journal, which is on another device";
+        return Err(Error::new(ErrorKind::Unsupported, reason));
+    }
+    if !journal && features.has(Incompatible::NEEDS_RECOVERY) {
+        return Err(damaged("needs recovery by a journal that it does not have"));
+    }
+    if superblock.revision == 0 {
+        let reason = "is of revision 0 of the format, which this driver does not write";
+        let hint = "on a copy, `tune2fs -O filetype` makes it one of revision 1";
+        return Err(Error::new(ErrorKind::Unsupported, reason).with_hint(hint));
+    }
+    if state.errors {
+        return Err(damaged("is marked as having errors"));
+    }
+    if !state.clean {
+        return Err(damaged(
+            "was not unmounted cleanly, and has no journal to tell",
+        ));
+    }
+    Ok(())
+}
+
+fn damaged(reason: &'static str) -> Error {
+    Error::new(ErrorKind::Corrupt, reason).with_hint(REPAIR)
+}
