@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-use diskfs_vfs::{self as vfs, ErrorKind, FileType, InodeNumber, Metadata, ReadAhead};
+use diskfs_vfs::{self as vfs, ErrorKind, FileType, Follow, InodeNumber, Metadata, ReadAhead};
 
 use crate::{Error, Filesystem};
 
@@ -16,6 +16,18 @@ pub struct File {
     size_bytes: u64,
     position: u64,
     read_ahead: ReadAhead,
+}
+
+impl Filesystem {
+    /// Opens a regular file for reading and seeking.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn open(&self, path: impl AsRef<[u8]>) -> crate::Result<File> {
+        let path = path.as_ref();
+        let inode = self.resolve(path, Follow::All)?;
+        File::new(self.clone(), inode).map_err(|e| self.in_image(e.in_path(path)))
+    }
 }
 
 impl File {

@@ -7,7 +7,7 @@ use diskfs_vfs::{
     self as vfs, DirEntry, Follow, FsRead, Identity, InodeNumber, Metadata, Statistics, Walk,
 };
 
-use crate::{Error, File, Result};
+use crate::{Error, Result, system_root};
 
 /// An open filesystem of a disk. Cloning it is cheap, and all clones are the same filesystem.
 ///
@@ -55,12 +55,12 @@ impl Filesystem {
     /// # Errors
     /// `Corrupt`, `Io` when damage keeps it from being told.
     pub fn holds_system(&self) -> Result<bool> {
-        crate::stack::holds_system(&*self.fs).map_err(|e| self.in_image(e))
+        system_root::holds_system(&*self.fs).map_err(|e| self.in_image(e))
     }
 
     /// Returns whether it is the `/usr` of an operating system, by its contents.
     pub(crate) fn holds_usr(&self) -> bool {
-        crate::stack::holds_usr(&*self.fs)
+        system_root::holds_usr(&*self.fs)
     }
 
     /// What it says of itself: kind, label, UUID, features.
@@ -197,16 +197,6 @@ impl Filesystem {
     /// `Io`, `Corrupt`.
     pub fn xattrs_of(&self, inode: InodeNumber) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         xattrs(&*self.fs, inode).map_err(|e| self.in_image(e.in_inode(inode)))
-    }
-
-    /// Opens a regular file for reading and seeking.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    pub fn open(&self, path: impl AsRef<[u8]>) -> Result<File> {
-        let path = path.as_ref();
-        let inode = self.resolve(path, Follow::All)?;
-        File::new(self.clone(), inode).map_err(|e| self.in_image(e.in_path(path)))
     }
 
     /// Everything below `path`, itself first; symlinks are not followed.

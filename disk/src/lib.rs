@@ -11,6 +11,7 @@ mod file_device;
 mod filesystem;
 pub mod guest;
 mod stack;
+mod system_root;
 pub mod time;
 mod writable;
 

@@ -2,7 +2,6 @@
 
 mod file;
 mod paths;
-mod transaction;
 
 use std::path::Path;
 use std::sync::Arc;

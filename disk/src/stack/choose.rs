@@ -1,19 +1,10 @@
 //! Which volume is meant: by name, or by what there is.
 
 use super::content::ContentClass;
-use super::system_root::holds_system;
+use super::names::{is_called, is_named, parse};
 use super::{Disk, Volume};
+use crate::system_root::holds_system;
 use crate::{Error, ErrorKind, Filesystem, Result};
-
-/// The ways in which a volume can be called something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Key {
-    Any,
-    Uuid,
-    Label,
-    PartUuid,
-    PartLabel,
-}
 
 pub(super) fn by_name(disk: &Disk, name: &str) -> Result<Volume> {
     if let Some(offset) = name
@@ -45,82 +36,6 @@ pub(super) fn by_name(disk: &Disk, name: &str) -> Result<Volume> {
             Err(Error::new(ErrorKind::Ambiguous, reason).with_hint("name one by its first word"))
         }
     }
-}
-
-fn is_named(volume: &Volume, name: &str) -> bool {
-    volume.name() == name || is_node(volume, name)
-}
-
-/// Whether `name` could mean the volume.
-pub(super) fn is_meant(volume: &Volume, name: &str) -> Result<bool> {
-    let (key, value) = parse(name);
-    Ok(is_named(volume, name) || is_called(volume, key, value)?)
-}
-
-/// Whether a path is where the guest's kernel shows a logical volume, `/dev/vg0/root` or
-/// `/dev/mapper/vg0-root` (in which dashes of the names themselves are doubled), or an array, `/dev/md0`
-/// or `/dev/md/data`.
-pub(super) fn is_node(volume: &Volume, path: &str) -> bool {
-    if let Some(array) = volume.array() {
-        let name = &array.metadata().name;
-        let own = name.rsplit(':').next().unwrap_or(name);
-        let node = path.strip_prefix("/dev/");
-        return node == Some(volume.name())
-            || !own.is_empty() && node.and_then(|node| node.strip_prefix("md/")) == Some(own);
-    }
-    let Some((group, logical)) = volume.logical() else {
-        return false;
-    };
-    let (group, logical) = (&group.metadata().name, &logical.name);
-    match path.strip_prefix("/dev/mapper/") {
-        Some(node) => {
-            let doubled = |name: &str| name.replace('-', "--");
-            node == format!("{}-{}", doubled(group), doubled(logical))
-        }
-        None => path == format!("/dev/{group}/{logical}"),
-    }
-}
-
-fn parse(name: &str) -> (Key, &str) {
-    match name.split_once('=') {
-        Some(("UUID", value)) => (Key::Uuid, value),
-        Some(("LABEL", value)) => (Key::Label, value),
-        Some(("PARTUUID", value)) => (Key::PartUuid, value),
-        Some(("PARTLABEL", value)) => (Key::PartLabel, value),
-        _ => (Key::Any, name),
-    }
-}
-
-fn is_called(volume: &Volume, key: Key, value: &str) -> Result<bool> {
-    let wants = |this| key == Key::Any || key == this;
-    if let Some(entry) = volume.entry() {
-        let uuid = entry
-            .uuid()
-            .is_some_and(|uuid| uuid.eq_ignore_ascii_case(value));
-        if wants(Key::PartUuid) && uuid || wants(Key::PartLabel) && entry.name() == Some(value) {
-            return Ok(true);
-        }
-    }
-    if volume.problem().is_some() {
-        return Ok(false); // What it holds can't be told, and is no reason to fail the others.
-    }
-    if let Some((_, logical)) = volume.logical()
-        && key == Key::Any
-        && logical.id.is_some_and(|id| id.to_string() == value)
-    {
-        return Ok(true);
-    }
-    if !wants(Key::Uuid) && !wants(Key::Label) {
-        return Ok(false);
-    }
-    Ok(volume.content()?.is_some_and(|content| {
-        let uuid = content
-            .uuid
-            .as_deref()
-            .is_some_and(|uuid| uuid.eq_ignore_ascii_case(value));
-        wants(Key::Uuid) && uuid
-            || wants(Key::Label) && !value.is_empty() && content.label == value.as_bytes()
-    }))
 }
 
 fn not_found(disk: &Disk, volumes: &[Volume], name: &str) -> Error {

@@ -1,13 +1,11 @@
-//! What a volume holds, told from its magic numbers: kind, label and UUID, without opening it.
-//!
-//! The first 8 KiB are read at once, where nearly all have their magic, and elsewhere only when
-//! nothing is told there. Layouts are those of the kinds' own specifications, named at each.
+//! What a volume holds: kind, label and UUID.
 
 use std::fmt;
 
-use diskfs_block::{BlockRead, Result};
+use diskfs_luks::Header;
 
-use super::{lost_ext, lost_luks, magic};
+/// The kind of a volume that is encrypted with LUKS.
+pub(super) const LUKS: &str = "crypto_LUKS";
 
 /// What a volume holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,16 +44,14 @@ impl fmt::Display for ContentClass {
 }
 
 impl Content {
-    /// What `device` holds, or `None` for nothing that is known here.
-    ///
-    /// # Errors
-    /// As reading the device.
-    pub fn probe(device: &dyn BlockRead) -> Result<Option<Self>> {
-        if let Some(told) = magic::probe(device)? {
-            return Ok(Some(told));
+    /// Returns what a volume with this header holds.
+    pub(super) fn of_luks(header: &Header) -> Self {
+        Self {
+            kind: LUKS,
+            class: ContentClass::Container,
+            label: header.label().as_bytes().to_vec(),
+            uuid: Some(header.uuid().to_owned()).filter(|uuid| !uuid.is_empty()),
         }
-        let lost = lost_luks::probe(device)?;
-        Ok(lost.or_else(|| lost_ext::probe(device)))
     }
 
     /// The label as text, or `None` without one.

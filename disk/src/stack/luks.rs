@@ -7,12 +7,10 @@ use diskfs_block::{BlockRead, BlockWrite, File, Slice};
 use diskfs_image::{Decrypt, Description, Unlock};
 use diskfs_luks::{Header, Key, Limits, Unlocked, Version, VolumeKey};
 
+use super::Volume;
+use super::content::{Content, LUKS};
 use super::place::Place;
-use super::{Content, ContentClass, Volume, choose};
 use crate::{Error, Result};
-
-/// The kind of content that is unlocked here.
-pub(super) const KIND: &str = "crypto_LUKS";
 
 /// Keys of encrypted volumes and images, each for one or for all of them.
 ///
@@ -79,7 +77,7 @@ impl Keys {
         for (whose, key) in &self.given {
             match whose {
                 Whose::All => others.push(key),
-                Whose::Named(name) if choose::is_meant(volume, name)? => own.push(key),
+                Whose::Named(name) if volume.is_called(name)? => own.push(key),
                 Whose::Named(_) => {}
             }
         }
@@ -90,7 +88,7 @@ impl Keys {
     /// The header of a volume that is elsewhere.
     fn header_of(&self, volume: &Volume) -> Result<Option<&Arc<Detached>>> {
         for (name, header) in &self.headers {
-            if choose::is_meant(volume, name)? {
+            if volume.is_called(name)? {
                 return Ok(Some(header));
             }
         }
@@ -236,17 +234,7 @@ pub(super) struct Detached {
 impl Detached {
     /// What a volume is with this header.
     pub(super) fn content(&self) -> Content {
-        content_of(&self.header)
-    }
-}
-
-/// What a volume is that has this header.
-pub(super) fn content_of(header: &Header) -> Content {
-    Content {
-        kind: KIND,
-        class: ContentClass::Container,
-        label: header.label().as_bytes().to_vec(),
-        uuid: Some(header.uuid().to_owned()).filter(|uuid| !uuid.is_empty()),
+        Content::of_luks(&self.header)
     }
 }
 
@@ -255,7 +243,7 @@ pub(super) fn header(volume: &Volume) -> Result<Option<Header>> {
     if let Some(detached) = volume.detached_header() {
         return Ok(Some(detached.header.clone()));
     }
-    if volume.content()?.is_none_or(|content| content.kind != KIND) {
+    if volume.content()?.is_none_or(|content| content.kind != LUKS) {
         return Ok(None);
     }
     Ok(Header::read(&*volume.device()?)?)
@@ -301,7 +289,7 @@ fn plain(image: &Path, volume: &Volume, keys: &Keys) -> Result<Option<Volume>> {
     let Some(kind) = volume.content()?.map(|content| content.kind) else {
         return Ok(None);
     };
-    let keys_of = if kind == KIND {
+    let keys_of = if kind == LUKS {
         keys.of(volume)?
     } else {
         Vec::new()

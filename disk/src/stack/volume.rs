@@ -9,8 +9,7 @@ use diskfs_fat::CodePage;
 use diskfs_volume::Partition;
 use diskfs_volume::lvm::LogicalVolume;
 
-use super::choose;
-use super::content::{Content, ContentClass};
+use super::content::{Content, ContentClass, LUKS};
 use super::driver::{self, WriteOptions};
 use super::fallback::{Fallback, FallbackOfDisk, Kept, Wanted};
 use super::filesystem_size;
@@ -202,20 +201,6 @@ impl Volume {
         self.lock = Some(lock);
     }
 
-    /// Whether it is called that: its name, its UUID, `LABEL=...`, as for
-    /// [`Disk::volume`](crate::Disk::volume).
-    ///
-    /// # Errors
-    /// As [`content`](Self::content).
-    pub fn is_called(&self, name: &str) -> Result<bool> {
-        choose::is_meant(self, name)
-    }
-
-    /// Whether that is the node in `/dev` of a logical volume or of an array.
-    pub(crate) fn is_node(&self, path: &str) -> bool {
-        choose::is_node(self, path)
-    }
-
     /// Why it does not open, if that is known before: a partition past the end of the disk, a
     /// logical volume of which a piece is missing or that is of a type that is not read.
     pub fn problem(&self) -> Option<String> {
@@ -387,7 +372,7 @@ impl Volume {
 
     fn unsupported(&self, content: &Content) -> Error {
         let (name, kind) = (&self.name, content.kind);
-        if kind == luks::KIND {
+        if kind == LUKS {
             return self.in_image(self.encrypted());
         }
         let reason = match content.class {

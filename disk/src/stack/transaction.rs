@@ -1,7 +1,7 @@
 //! Several changes as one.
 
-use super::WritableFilesystem;
-use crate::{Commits, Error, ErrorKind, Result, Volume, WriteOptions};
+use super::{Commits, Volume, WriteOptions};
+use crate::{Error, ErrorKind, Result, WritableFilesystem};
 
 impl Volume {
     /// Opens the filesystem for writing, makes all changes of `change` in one transaction, and closes it: after an error or
