@@ -12,12 +12,6 @@ type Allowed<'a> = (&'a str, &'a str, &'a [&'a str], &'a str);
 
 /// The circles that exist, each with the reason why it stays.
 const ALLOWED: &[Allowed] = &[
-    (
-        "diskfs-image",
-        "",
-        &["base", "disguise", "node", "open", "qcow2", "raw"],
-        NOT_YET,
-    ),
     ("diskfs-fixtures", "", &["manifest", "store"], NOT_YET),
     ("diskfs-fixtures", "", &["mount", "tools"], NOT_YET),
     ("diskfs-luks", "", &["header", "luks1", "luks2"], NOT_YET),
@@ -73,23 +67,6 @@ const ALLOWED: &[Allowed] = &[
     ),
     ("diskfs-deploy", "", &["guest", "labels"], NOT_YET),
     ("diskfs-logs", "", &["merge", "origin"], NOT_YET),
-    (
-        "diskfs-vm",
-        "",
-        &[
-            "appliance",
-            "backend",
-            "kinds",
-            "machine",
-            "options",
-            "pool",
-            "qemu",
-            "start",
-            "uml",
-            "verdict",
-        ],
-        NOT_YET,
-    ),
     (
         "diskfs-agent",
         "",

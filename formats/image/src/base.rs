@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{OFlags, Stat};
 
-use crate::open::FileId;
+/// A file of the chain as its device and inode.
+pub(crate) type FileId = (u64, u64);
 
 /// What tells whether a file was written to: its length and when it was modified. Not its inode, as
 /// images are copied with what is behind them.

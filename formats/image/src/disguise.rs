@@ -9,9 +9,9 @@ use diskfs_block::{Error, ErrorKind, Result};
 use rustix::fs::Stat;
 
 use crate::Format;
-use crate::open::Source;
 use crate::probe::probe;
 use crate::qcow2::Unopened;
+use crate::source::Source;
 
 /// The endings of names that raw disks have. `.img` is also what distributions call their qcow2
 /// images, which name no other file.

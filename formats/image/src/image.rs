@@ -8,8 +8,9 @@ use diskfs_block::{BlockRead, Result};
 use crate::description::Description;
 use crate::map::Map;
 use crate::node::Node;
-use crate::open::{Opened, Opener, Source};
+use crate::open::{Opened, Opener};
 use crate::shared;
+use crate::source::Source;
 use crate::{CheckReport, Gate, ImageSpec, OpenOptions, WritableImage};
 
 /// An image, open for reading, with every file that it is made of.
@@ -106,18 +107,18 @@ impl Image {
     pub fn check(&self) -> Result<Option<CheckReport>> {
         match self.node.as_ref() {
             Node::Raw(_) => Ok(None),
-            Node::Qcow2(qcow2) => qcow2.check().map(Some),
+            Node::Qcow2(qcow2, _) => qcow2.check().map(Some),
         }
     }
 
     /// The image behind it, as it is seen through this one: opened already, with what let it through.
     /// `None` when there is nothing behind it.
     pub fn backing(&self) -> Option<Self> {
-        let Node::Qcow2(qcow2) = self.node.as_ref() else {
+        let Node::Qcow2(_, backing) = self.node.as_ref() else {
             return None;
         };
         Some(Self {
-            node: Arc::clone(qcow2.backing()?),
+            node: Arc::clone(backing.as_ref()?),
             description: self.description.backing.as_deref()?.clone(),
         })
     }
@@ -140,7 +141,7 @@ impl Image {
     pub(crate) fn refuse_shared_l2_tables(&self) -> Result<()> {
         match self.node.as_ref() {
             Node::Raw(_) => Ok(()),
-            Node::Qcow2(qcow2) => qcow2.refuse_shared_l2_tables(),
+            Node::Qcow2(qcow2, _) => qcow2.refuse_shared_l2_tables(),
         }
     }
 

@@ -64,6 +64,7 @@ mod encryption;
 mod format;
 mod gate;
 mod image;
+mod layer;
 mod lock;
 mod map;
 mod node;
@@ -79,6 +80,7 @@ mod raw;
 pub mod rebase;
 mod shared;
 pub mod snapshots;
+mod source;
 mod spec;
 mod writable;
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use diskfs_block::{BlockRead, Result};
 
-use crate::node::{Node, Status};
+use crate::layer::{Layer, Status};
+use crate::node::Node;
 
 /// A run of the guest's disk, with the fields of `qemu-img map --output=json`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! An opened image of a chain.
 
-use diskfs_block::{
-    BlockRead, BlockWrite, Error, ErrorKind, Extent, ExtentKind, Result, check_bounds,
-};
+use std::sync::Arc;
 
+use diskfs_block::{BlockRead, BlockWrite, Extent, Result, check_bounds};
+
+use crate::layer::{Layer, Status, read_only};
 use crate::numbers::to_u64;
 use crate::qcow2::Qcow2;
 use crate::raw::{Raw, RawWriter};
@@ -16,45 +17,15 @@ use crate::raw::{Raw, RawWriter};
 )]
 pub(crate) enum Node {
     Raw(Raw),
-    Qcow2(Qcow2),
+    /// With the image behind it.
+    Qcow2(Qcow2, Option<Arc<Node>>),
 }
 
-/// How a run of the guest's disk is stored, as `qemu-img map` tells it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "the fields are those of `qemu-img map`"
-)]
-pub(crate) struct Status {
-    pub(crate) len_bytes: u64,
-    /// How far down the chain the answer was found.
-    pub(crate) depth: u32,
-    /// Allocated somewhere in the chain.
-    pub(crate) present: bool,
-    pub(crate) zero: bool,
-    pub(crate) data: bool,
-    pub(crate) compressed: bool,
-    pub(crate) host_offset: Option<u64>,
-}
-
-impl Status {
-    pub(crate) const fn kind(&self) -> ExtentKind {
-        if !self.present {
-            ExtentKind::Unallocated
-        } else if self.zero {
-            ExtentKind::Zero
-        } else {
-            ExtentKind::Data
-        }
-    }
-}
-
-impl Node {
-    /// The run from `offset` on, which lies within the disk; of at most `max_len` bytes.
-    pub(crate) fn status_at(&self, offset: u64, max_len: u64) -> Result<Status> {
+impl Layer for Node {
+    fn status_at(&self, offset: u64, max_len: u64) -> Result<Status> {
         match self {
             Self::Raw(raw) => raw.status_at(offset, max_len),
-            Self::Qcow2(qcow2) => qcow2.status_at(offset, max_len),
+            Self::Qcow2(qcow2, _) => qcow2.status_at(offset, max_len),
         }
     }
 }
@@ -67,7 +38,7 @@ impl BlockRead for Node {
     fn size_bytes(&self) -> u64 {
         match self {
             Self::Raw(raw) => raw.size_bytes(),
-            Self::Qcow2(qcow2) => qcow2.size_bytes(),
+            Self::Qcow2(qcow2, _) => qcow2.size_bytes(),
         }
     }
 
@@ -75,7 +46,7 @@ impl BlockRead for Node {
         check_bounds(offset, to_u64(buf.len()), self.size_bytes())?;
         match self {
             Self::Raw(raw) => raw.read_at(offset, buf),
-            Self::Qcow2(qcow2) => qcow2.read_at(offset, buf),
+            Self::Qcow2(qcow2, _) => qcow2.read_at(offset, buf),
         }
     }
 
@@ -103,7 +74,7 @@ impl BlockRead for Node {
     fn block_size(&self) -> u32 {
         match self {
             Self::Raw(raw) => raw.block_size(),
-            Self::Qcow2(qcow2) => qcow2.block_size(),
+            Self::Qcow2(qcow2, _) => qcow2.block_size(),
         }
     }
 
@@ -114,14 +85,14 @@ impl BlockRead for Node {
         }
         match self {
             Self::Raw(raw) => raw.will_need(offset, len_bytes),
-            Self::Qcow2(qcow2) => qcow2.will_need(offset, len_bytes),
+            Self::Qcow2(qcow2, _) => qcow2.will_need(offset, len_bytes),
         }
     }
 }
 
 /// Only a node that was opened for writing can be written to: the others answer [`ReadOnly`].
 ///
-/// [`ReadOnly`]: ErrorKind::ReadOnly
+/// [`ReadOnly`]: diskfs_block::ErrorKind::ReadOnly
 impl BlockWrite for Node {
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
         check_bounds(offset, to_u64(buf.len()), self.size_bytes())?;
@@ -131,7 +102,7 @@ impl BlockWrite for Node {
                 .as_ref()
                 .ok_or_else(read_only)?
                 .write_at(offset, buf),
-            Self::Qcow2(qcow2) => qcow2.write_at(offset, buf),
+            Self::Qcow2(qcow2, _) => qcow2.write_at(offset, buf),
         }
     }
 
@@ -143,7 +114,7 @@ impl BlockWrite for Node {
                 .as_ref()
                 .ok_or_else(read_only)?
                 .write_zeroes(offset, len_bytes),
-            Self::Qcow2(qcow2) => qcow2.write_zeroes(offset, len_bytes),
+            Self::Qcow2(qcow2, _) => qcow2.write_zeroes(offset, len_bytes),
         }
     }
 
@@ -155,14 +126,14 @@ impl BlockWrite for Node {
                 .as_ref()
                 .ok_or_else(read_only)?
                 .discard(offset, len_bytes),
-            Self::Qcow2(qcow2) => qcow2.discard(offset, len_bytes),
+            Self::Qcow2(qcow2, _) => qcow2.discard(offset, len_bytes),
         }
     }
 
     fn flush(&self) -> Result<()> {
         match self {
             Self::Raw(raw) => raw.writer.as_ref().map_or(Ok(()), RawWriter::flush),
-            Self::Qcow2(qcow2) => qcow2.flush(),
+            Self::Qcow2(qcow2, _) => qcow2.flush(),
         }
     }
 }
@@ -172,12 +143,7 @@ impl Node {
     pub(crate) fn close(&self) -> Result<()> {
         match self {
             Self::Raw(_) => self.flush(),
-            Self::Qcow2(qcow2) => qcow2.close(),
+            Self::Qcow2(qcow2, _) => qcow2.close(),
         }
     }
-}
-
-/// What a write to something that is open for reading only gets.
-pub(crate) fn read_only() -> Error {
-    Error::new(ErrorKind::ReadOnly, "the image is open for reading only")
 }

@@ -1,12 +1,12 @@
 //! Opening an image and all that it names.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, File, Result};
+use diskfs_block::{BlockWrite, Error, ErrorKind, File, Result};
 use rustix::fs::fstat;
 
-use crate::base::{Identity, overlays_warning};
+use crate::base::{FileId, Identity, overlays_warning};
 use crate::description::Description;
 use crate::disguise;
 use crate::encryption::Decrypt;
@@ -18,14 +18,12 @@ use crate::qcow2::cache::{Caches, LayerId};
 use crate::qcow2::workers::Workers;
 use crate::qcow2::{Surroundings, Unopened, WritableFiles};
 use crate::raw::{Raw, RawWriter};
+use crate::source::Source;
 use crate::{Format, OpenOptions, Share, StaleBase};
 
 /// Images in a chain, the first included. QEMU has no limit; deeper chains are not made on
 /// purpose, and each image costs a descriptor and a stack frame.
 const CHAIN_MAX: u32 = 64;
-
-/// A file of the chain as its device and inode.
-pub(crate) type FileId = (u64, u64);
 
 /// An opened image, and what it says of itself.
 pub(crate) type Opened = Box<(Node, Description)>;
@@ -49,52 +47,6 @@ pub(crate) struct Opener<'a> {
     /// Every file opened so far.
     seen: Vec<FileId>,
     layers: u32,
-}
-
-/// A file to be opened as an image, and what is known of it.
-#[derive(Clone)]
-pub(crate) struct Source {
-    /// For messages, and to resolve the names that the image holds.
-    pub(crate) path: PathBuf,
-    pub(crate) id: Option<FileId>,
-    /// The file's user.
-    pub(crate) owner: Option<u32>,
-    /// What the file is like, while it is locked.
-    pub(crate) identity: Option<Identity>,
-    pub(crate) device: Arc<dyn BlockRead>,
-    /// The same, if it may be written to.
-    pub(crate) writable: Option<Arc<dyn BlockWrite>>,
-    /// Its format was found by looking at the content.
-    pub(crate) probed: bool,
-    pub(crate) allocated_bytes: Option<u64>,
-    pub(crate) warnings: Vec<String>,
-}
-
-impl Source {
-    /// A device that is no file by itself.
-    pub(crate) fn of_device(
-        device: Arc<dyn BlockRead>,
-        writable: Option<Arc<dyn BlockWrite>>,
-    ) -> Self {
-        Self {
-            path: PathBuf::from("device"),
-            id: None,
-            owner: None,
-            identity: None,
-            device,
-            writable,
-            probed: false,
-            allocated_bytes: None,
-            warnings: Vec::new(),
-        }
-    }
-
-    fn namer(&self) -> Namer<'_> {
-        Namer {
-            path: &self.path,
-            owner: self.owner,
-        }
-    }
 }
 
 /// Which state of an image is wanted.
@@ -164,7 +116,7 @@ impl<'a> Opener<'a> {
         let (Some(file), is_qcow2) = (source.writable.clone(), {
             let (node, _) = *self.open_source(source.clone())?;
             node.close()?;
-            matches!(node, Node::Qcow2(_))
+            matches!(node, Node::Qcow2(..))
         }) else {
             return Err(Error::new(ErrorKind::ReadOnly, "is open for reading only"));
         };
@@ -337,8 +289,9 @@ impl<'a> Opener<'a> {
             image,
             data: writable_data.flatten(),
         });
+        let backing = backing.map(Arc::new);
         let around = Surroundings {
-            backing: backing.map(Arc::new),
+            backing: backing.clone().map(|backing| backing as _),
             data_file,
             encryption,
             writable,
@@ -353,7 +306,7 @@ impl<'a> Opener<'a> {
             .map_err(|e| e.in_file(&source.path))?;
         description.virtual_size_bytes = node.size_bytes();
         description.backing = backing_description.map(Box::new);
-        Ok(Box::new((Node::Qcow2(node), description)))
+        Ok(Box::new((Node::Qcow2(node, backing), description)))
     }
 
     fn data_file(

@@ -11,8 +11,9 @@ use diskfs_block::{Fate, Faulty, File, Memory};
 use crate::base::Identity;
 use crate::commit::copy;
 use crate::create::{BackingCheck, L2Entries, NewBacking, NewImage, NewQcow2};
-use crate::open::{Opener, Source};
+use crate::open::Opener;
 use crate::rebase::{NewBase, keep_contents, set_base};
+use crate::source::Source;
 use crate::{CreateOptions, Format, Image, OpenOptions, WritableImage, create};
 
 /// More than one L2 table with the smallest clusters.

@@ -48,7 +48,7 @@ use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
 use crate::base::Identity;
 use crate::description::{Bitmap, Encryption, Qcow2Details};
 use crate::encryption::{Decrypt, NoKey, Unlock, no_key};
-use crate::node::{Node, Status, read_only};
+use crate::layer::{Layer, Status, read_only};
 use crate::qcow2::cache::{Caches, LayerId};
 use crate::qcow2::check::CheckReport;
 use crate::qcow2::compressed::CompressedClusters;
@@ -80,7 +80,7 @@ pub(crate) struct Unopened {
 /// The files that an image names, opened, and what the chain shares.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
-    pub(crate) backing: Option<Arc<Node>>,
+    pub(crate) backing: Option<Arc<dyn Layer>>,
     pub(crate) data_file: Option<Arc<dyn BlockRead>>,
     /// How its clusters are encrypted, if they are and there is a key.
     pub(crate) encryption: Option<Arc<dyn Decrypt>>,
@@ -397,10 +397,6 @@ impl Qcow2 {
     }
 
     /// How the run from `offset` on is stored, here or further down the chain.
-    pub(crate) fn backing(&self) -> Option<&Arc<Node>> {
-        self.reader.backing.as_ref()
-    }
-
     pub(crate) fn status_at(&self, offset: u64, max_len: u64) -> Result<Status> {
         self.status(GuestOffset(offset), max_len)
             .map_err(|e| e.in_file(&self.path))

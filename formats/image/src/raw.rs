@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use diskfs_block::{BlockRead, BlockWrite, Error, ErrorKind, Result};
 
 use crate::Format;
-use crate::node::Status;
+use crate::layer::Status;
 use crate::numbers::{to_u64, to_usize};
 use crate::probe::{HEAD_BYTES, of_head};
 

@@ -4,7 +4,8 @@
 use diskfs_block::{BlockRead, Result, check_bounds};
 
 use crate::description::Description;
-use crate::node::{Node, Status};
+use crate::layer::{Layer, Status};
+use crate::node::Node;
 
 /// An image with what it says of itself, for the files of its chain.
 type Side<'a> = (&'a Node, &'a Description);

@@ -8,7 +8,8 @@ use diskfs_block::{BlockWrite, Result};
 use crate::description::Description;
 use crate::map::Map;
 use crate::node::Node;
-use crate::open::{Opened, Opener, Source};
+use crate::open::{Opened, Opener};
+use crate::source::Source;
 use crate::{Gate, ImageSpec, OpenOptions};
 
 /// An image, open for reading and writing; the files behind it are only read.
@@ -98,7 +99,7 @@ impl WritableImage {
     pub(crate) fn hide(&self, offset: u64, len_bytes: u64) -> Result<()> {
         match self.node.as_ref() {
             Node::Raw(_) => self.node.write_zeroes(offset, len_bytes),
-            Node::Qcow2(qcow2) => qcow2.hide(offset, len_bytes),
+            Node::Qcow2(qcow2, _) => qcow2.hide(offset, len_bytes),
         }
     }
 

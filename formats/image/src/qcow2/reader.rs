@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use diskfs_block::{BlockRead, Error, Result};
 
-use crate::node::Node;
+use crate::layer::Layer;
 use crate::numbers::{round_up, to_u64, to_usize};
 use crate::qcow2::compressed::{CompressedClusters, Piece};
 use crate::qcow2::l2_entry::CompressedCluster;
@@ -20,7 +20,7 @@ pub(crate) struct Reader {
     /// What is there is encrypted in the file, and places that nobody wrote to read as noise.
     pub(crate) is_encrypted: bool,
     pub(crate) compressed: CompressedClusters,
-    pub(crate) backing: Option<Arc<Node>>,
+    pub(crate) backing: Option<Arc<dyn Layer>>,
 }
 
 /// How many runs one call looks at to have them read ahead. More would be looked up twice for

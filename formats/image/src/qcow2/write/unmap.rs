@@ -198,7 +198,6 @@ impl Writer {
 
     /// Whether nothing shows from behind where this image has nothing.
     fn is_nothing_behind(&self, at: GuestOffset) -> bool {
-        use diskfs_block::BlockRead;
         let backing = self.reader.backing.as_ref();
         backing.is_none_or(|backing| backing.size_bytes() <= at.0)
     }
