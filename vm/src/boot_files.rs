@@ -1,33 +1,19 @@
-//! What a microVM boots: kernels, with the agent in them, in one directory.
-//!
-//! | file | what |
-//! |---|---|
-//! | `uml` | a User Mode Linux kernel with the agent embedded: one static program |
-//! | `qemu/vmlinux`, `qemu/initramfs` | a kernel for QEMU, and the agent with the modules it needs |
-//! | `qemu/saved` | the state of a machine that has booted these two, without KVM |
-//! | `diskfs-agent` | the agent, for kernels that a guest brings |
-//! | `tools` | a filesystem with programs that make, check and resize filesystems |
+//! What a microVM boots: kernels, with the agent in them, where the [appliance](super::appliance) has them.
 
 mod agent;
-mod build_qemu;
-mod build_tools;
-mod build_uml;
-mod bz_image;
+pub(super) mod bz_image;
 mod guest_kernel;
 mod initramfs;
 mod install;
-mod kernel_source;
 mod modules;
-mod monitor;
-mod save;
 mod tools;
 
-use agent::static_agent;
-pub use build_qemu::{BuildQemu, BuiltQemu};
-pub use build_tools::{BuildTools, BuiltTools};
-pub use build_uml::{BuildUml, Built};
+pub(super) use agent::{install_agent, static_agent};
 pub use guest_kernel::GuestKernel;
-pub(super) use tools::find_program;
+pub(super) use initramfs::{Initramfs, initramfs};
+pub(super) use install::install;
+pub(super) use modules::{Modules, numbers};
+pub(super) use tools::{find_program, output_of, run};
 
 use std::path::{Path, PathBuf};
 
@@ -38,6 +24,9 @@ pub const VARIABLE: &str = "DISKFS_APPLIANCE";
 
 /// Where packages put it.
 const SYSTEM_DIR: &str = "/usr/lib/diskfs";
+
+/// The file with the programs for filesystems.
+pub(super) const TOOLS: &str = "tools";
 
 /// Stands between what is missing and the places where it was looked for.
 pub(super) const LOOKED_IN: &str = " in ";
@@ -102,7 +91,7 @@ impl Appliance {
     /// # Errors
     /// `Unsupported` when there is none, with where it was looked for.
     pub fn tools(&self) -> Result<PathBuf> {
-        self.file(build_tools::NAME).ok_or_else(|| {
+        self.file(TOOLS).ok_or_else(|| {
             self.missing("no programs for filesystems")
                 .with_hint("collect them with `diskfs appliance build tools`")
         })
@@ -137,7 +126,7 @@ pub struct QemuFiles {
 
 impl QemuFiles {
     /// Those of a directory, whether they are there or not.
-    fn in_dir(dir: &Path) -> Self {
+    pub(super) fn in_dir(dir: &Path) -> Self {
         Self {
             kernel: dir.join("vmlinux"),
             initramfs: dir.join("initramfs"),

@@ -1,7 +1,13 @@
 //! Which kinds of filesystems the appliance's kernel mounts, and how.
 
-use super::machine::Access;
 use diskfs_disk::{Error, ErrorKind, Result};
+
+/// What a filesystem is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    ReadOnly,
+    ReadWrite,
+}
 
 /// How a kind is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

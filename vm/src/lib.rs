@@ -11,11 +11,14 @@
 pub mod appliance;
 mod area;
 mod backend;
+mod boot_files;
 mod confine;
+mod connection;
 mod console;
 mod kinds;
 mod kvm_probe;
 mod machine;
+mod mount;
 mod options;
 mod pool;
 mod process;
@@ -29,10 +32,9 @@ mod uml;
 mod verdict;
 mod watch;
 
-pub use appliance::Appliance;
-pub use backend::Kind;
+pub use boot_files::Appliance;
 pub use diskfs_remote::client::{Ended, Happened, Program, Running, Stream, User};
-pub use options::{Choice, VmOptions};
+pub use options::{Choice, Kind, VmOptions};
 use pool::Pool;
 pub use tree::MachineTree;
 
@@ -113,7 +115,7 @@ impl Fallback for MicroVm {
     fn open(&self, wanted: &Wanted<'_>, device: Arc<dyn BlockRead>) -> Result<Arc<dyn FsRead>> {
         // The kernel replays a journal also when it mounts read-only, and the image must not change.
         let scratch = Arc::new(Overlay::in_memory(device, RECOVERY_MAX_BYTES));
-        let fs = machine::mount(&self.pool, wanted, scratch, machine::Access::ReadOnly)?;
+        let fs = mount::mount(&self.pool, wanted, scratch, kinds::Access::ReadOnly)?;
         Ok(fs)
     }
 
@@ -122,7 +124,7 @@ impl Fallback for MicroVm {
         wanted: &Wanted<'_>,
         device: Arc<dyn BlockWrite>,
     ) -> Result<Arc<dyn FsWrite>> {
-        let fs = machine::mount(&self.pool, wanted, device, machine::Access::ReadWrite)?;
+        let fs = mount::mount(&self.pool, wanted, device, kinds::Access::ReadWrite)?;
         Ok(fs)
     }
 }

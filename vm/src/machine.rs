@@ -2,45 +2,32 @@
 
 use std::fmt::Write as _;
 use std::io;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use diskfs_block::{BlockWrite, Memory};
 use diskfs_remote::client::{Client, MountRequest, Remote};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::area::{self, Area};
-use super::backend::{Channel, Kind, Prepared};
+use super::backend::{Channel, Prepared};
+use super::connection::{ENDING, accept, no_answer};
 use super::console::{self, Console};
-use super::kinds::{self, Mounting};
-use super::pool::Pool;
+use super::kinds::{Access, Mounting};
+use super::options::{Kind, VmOptions};
 use super::process::Process;
 use super::run_dir::RunDir;
 use super::watch::Watch;
-use super::{VmOptions, start};
-use diskfs_disk::{Error, ErrorKind, Result, Wanted};
+use diskfs_disk::{Error, Result};
 use diskfs_export::vhost_user::{self, BlockDevice, Options, Served};
 
 /// How long a machine that was killed may take to be gone.
 const END_DEADLINE: Duration = Duration::from_secs(3);
-/// How long after the stream ended a process is waited for, to say how it did.
-const OBITUARY: Duration = Duration::from_secs(1);
-/// How often it is looked whether a machine that has not called yet is still alive.
-const LOOK: Duration = Duration::from_millis(20);
-
 /// A disk of a machine.
 pub(super) type Disk = Arc<BlockDevice>;
 
 /// What the serial numbers of several begin with.
 const SERIAL: &str = "diskfs";
-
-/// What a filesystem is opened for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
-    ReadOnly,
-    ReadWrite,
-}
 
 /// The serial number of the disk with that index.
 pub(super) fn serial(index: usize) -> String {
@@ -55,61 +42,6 @@ pub(super) fn only_disk(device: Arc<dyn BlockWrite>) -> Disk {
 /// A device with nothing on it: what is behind the disk of a machine that waits.
 pub(super) fn nothing() -> Arc<dyn BlockWrite> {
     Arc::new(Memory::new(Vec::new()))
-}
-
-/// Opens a filesystem in a machine of its own, which goes back to the pool when the filesystem is closed or
-/// dropped.
-pub(super) fn mount(
-    pool: &Pool,
-    wanted: &Wanted<'_>,
-    device: Arc<dyn BlockWrite>,
-    access: Access,
-) -> Result<Arc<Remote>> {
-    let mounting = kinds::for_access(wanted.kind, access)?;
-    let began = Instant::now();
-    let waiting = mount_in_waiting(pool, wanted, &device, &mounting, access);
-    let has_waited = waiting.is_some();
-    let (machine, remote) = if let Some(mounted) = waiting {
-        mounted
-    } else {
-        let disk = only_disk(device);
-        let machine = start::start(pool.options(), &[disk])?;
-        let remote = machine.mount(&serial(0), &mounting, access)?;
-        (machine, remote)
-    };
-    tracing::info!(
-        volume = wanted.volume,
-        backend = %machine.kind,
-        kernel = machine.client.about().kernel,
-        has_waited,
-        milliseconds = began.elapsed().as_millis(),
-        "mounted in a microVM"
-    );
-    let (home, disk) = (pool.home(), wanted.disk);
-    let remote = remote.ending_with(move |unmounted| match unmounted {
-        Ok(()) => home.put(machine, disk),
-        Err(_) => drop(machine),
-    });
-    Ok(Arc::new(remote))
-}
-
-/// Opens it in a machine that waits. `None` when there is none, or when it does not work: in a new one it may, and
-/// what that says counts.
-fn mount_in_waiting(
-    pool: &Pool,
-    wanted: &Wanted<'_>,
-    device: &Arc<dyn BlockWrite>,
-    mounting: &Mounting,
-    access: Access,
-) -> Option<(Machine, Remote)> {
-    let machine = pool.take(wanted.disk)?.with(Arc::clone(device))?;
-    match machine.mount(&serial(0), mounting, access) {
-        Ok(remote) => Some((machine, remote)),
-        Err(error) => {
-            tracing::info!(%error, "a machine that waited is of no use");
-            None
-        }
-    }
 }
 
 /// A machine that answers. Dropped, it is gone, with its process, its sockets and its threads.
@@ -204,7 +136,7 @@ impl Machine {
     }
 
     /// The same with this behind its only disk; `None` when its kernel can't be told of that.
-    fn with(self, device: Arc<dyn BlockWrite>) -> Option<Self> {
+    pub(super) fn with(self, device: Arc<dyn BlockWrite>) -> Option<Self> {
         let disk = self.only_disk()?;
         disk.exchange(device);
         disk.tell_size().then_some(self)
@@ -238,7 +170,7 @@ impl Machine {
         let (kind, hung) = (self.kind, self.watch.hung());
         move || {
             let process = process.upgrade()?;
-            process.wait(OBITUARY);
+            process.wait(ENDING);
             let mut text = if let Some(ending) = process.ending() {
                 format!("the microVM ({kind}) was {ending}")
             } else {
@@ -318,36 +250,6 @@ impl Port {
             }
         }
     }
-}
-
-/// Waits for the machine to connect; not longer than it lives, nor than the deadline.
-pub(super) fn accept(
-    listener: &UnixListener,
-    process: &Process,
-    began: Instant,
-    deadline: Duration,
-) -> Result<UnixStream> {
-    let timeout = Timespec::try_from(LOOK).unwrap_or_default();
-    loop {
-        let mut wanted = [PollFd::new(listener, PollFlags::IN)];
-        if poll(&mut wanted, Some(&timeout)).map_err(io::Error::from)? > 0 {
-            return Ok(listener.accept()?.0);
-        }
-        if process.ending().is_some() || began.elapsed() > deadline {
-            return Err(no_answer(process, deadline, "it did not connect"));
-        }
-    }
-}
-
-/// Why a machine did not answer.
-fn no_answer(process: &Process, deadline: Duration, error: impl std::fmt::Display) -> Error {
-    let ended = process.wait(OBITUARY);
-    process.tell_log();
-    let reason = match process.ending().filter(|_| ended) {
-        Some(ending) => format!("the kernel did not start: it was {ending}"),
-        None => format!("no answer within {} s: {error}", deadline.as_secs_f32()),
-    };
-    Error::new(ErrorKind::Unsupported, reason)
 }
 
 fn listen(socket: &std::path::Path) -> Result<UnixListener> {

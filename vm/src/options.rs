@@ -1,11 +1,42 @@
 //! How microVMs are started.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::appliance::GuestKernel;
-use super::backend::Kind;
+use super::boot_files::GuestKernel;
+
+/// A way to start a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// User Mode Linux: a kernel that is an ordinary process. x86-64 Linux only.
+    Uml,
+    /// QEMU with KVM.
+    QemuKvm,
+    /// QEMU that emulates the processor.
+    QemuTcg,
+}
+
+impl Kind {
+    /// In the order in which they are tried: by how fast they start.
+    pub const ALL: [Self; 3] = [Self::Uml, Self::QemuKvm, Self::QemuTcg];
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Uml => "uml",
+            Self::QemuKvm => "qemu-kvm",
+            Self::QemuTcg => "qemu-tcg",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
 
 /// Which backend is taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::appliance::{Appliance, QemuFiles, find_program};
 use super::backend::{Backend, Channel, Prepared};
+use super::boot_files::{Appliance, QemuFiles, find_program};
 use super::confine::Confinement;
 use super::console::NAME as PORT_NAME;
 use super::run_dir::RunDir;

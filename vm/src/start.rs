@@ -1,9 +1,11 @@
 //! Which backend: the first one whose machine answers.
 
-use super::appliance::{Appliance, LOOKED_IN};
-use super::backend::{Kind, Prepared};
+use super::backend::{Backend, Prepared};
+use super::boot_files::{Appliance, LOOKED_IN};
 use super::machine::{self, Disk, Machine};
-use super::options::{Choice, VmOptions};
+use super::options::{Choice, Kind, VmOptions};
+use super::qemu::{Accelerator, Qemu};
+use super::uml::Uml;
 use super::verdict::Verdicts;
 use diskfs_disk::{Error, ErrorKind, Result};
 
@@ -50,7 +52,7 @@ fn start_kind(
     verdicts: &Verdicts,
     repeats: bool,
 ) -> Result<Machine> {
-    let backend = kind.backend();
+    let backend = backend(kind);
     let appliance = Appliance::find(options.appliance.as_deref());
     let mut ways = backend.prepare(&appliance, options)?;
     let surest = ways.pop();
@@ -62,6 +64,15 @@ fn start_kind(
     }
     let surest = surest.ok_or_else(|| Error::new(ErrorKind::Unsupported, "nothing to start"))?;
     start_way(kind, &*surest, options, disks, verdicts, repeats)
+}
+
+/// Returns what starts machines of that kind.
+fn backend(kind: Kind) -> Box<dyn Backend> {
+    match kind {
+        Kind::Uml => Box::new(Uml),
+        Kind::QemuKvm => Box::new(Qemu(Accelerator::Kvm)),
+        Kind::QemuTcg => Box::new(Qemu(Accelerator::Tcg)),
+    }
 }
 
 fn start_way(

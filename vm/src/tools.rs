@@ -6,9 +6,10 @@ use std::sync::Arc;
 use diskfs_block::{BlockRead, BlockWrite, File, Overlay};
 use diskfs_remote::client::{Ended, Program, Stream};
 
-use super::appliance::Appliance;
+use super::boot_files::Appliance;
 use super::kinds;
-use super::machine::{Access, serial};
+use super::kinds::Access;
+use super::machine::serial;
 use super::tree::{MachineTree, Part};
 use super::{RECOVERY_MAX_BYTES, VmOptions};
 use diskfs_disk::{Error, ErrorKind, Result};

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use diskfs_remote::client::{Place, Program, Remote, Running};
 
+use super::kinds::Access;
 use super::kinds::{self, Mounting};
-use super::machine::{Access, Machine, serial};
+use super::machine::{Machine, serial};
 use super::{VmOptions, start};
 use diskfs_disk::guest::Steps;
 use diskfs_disk::{Error, ErrorKind, Result};

@@ -5,8 +5,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::VmOptions;
-use super::appliance::Appliance;
 use super::backend::{Backend, Channel, Prepared};
+use super::boot_files::Appliance;
 use super::confine::Confinement;
 use super::run_dir::RunDir;
 use diskfs_disk::{Error, ErrorKind, Result};

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::appliance;
-use super::backend::Kind;
+use super::boot_files;
+use super::options::Kind;
 
 /// Verdicts that are kept; an older boot's are dropped, so that there are few.
 const MAX_VERDICTS: usize = 64;
@@ -37,7 +37,7 @@ impl Verdicts {
     pub(super) fn of_this_boot() -> Self {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         Self {
-            file: appliance::cache().map(|dir| dir.join("microvm-verdicts.json")),
+            file: boot_files::cache().map(|dir| dir.join("microvm-verdicts.json")),
             boot: boot.trim().to_owned(),
         }
     }

@@ -1,10 +1,11 @@
 //! Which volume is meant: by name, or by what there is.
 
+use crate::system_root::holds_system;
+use crate::{Error, ErrorKind, Filesystem, Result};
+
 use super::content::ContentClass;
 use super::names::{is_called, is_named, parse};
 use super::{Disk, Volume};
-use crate::system_root::holds_system;
-use crate::{Error, ErrorKind, Filesystem, Result};
 
 pub(super) fn by_name(disk: &Disk, name: &str) -> Result<Volume> {
     if let Some(offset) = name

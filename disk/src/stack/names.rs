@@ -1,7 +1,8 @@
 //! What a volume is called.
 
-use super::Volume;
 use crate::Result;
+
+use super::Volume;
 
 /// The ways in which a volume can be called something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

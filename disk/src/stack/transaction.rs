@@ -1,7 +1,8 @@
 //! Several changes as one.
 
-use super::{Commits, Volume, WriteOptions};
 use crate::{Error, ErrorKind, Result, WritableFilesystem};
+
+use super::{Commits, Volume, WriteOptions};
 
 impl Volume {
     /// Opens the filesystem for writing, makes all changes of `change` in one transaction, and closes it: after an error or

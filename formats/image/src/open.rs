@@ -11,6 +11,7 @@ use crate::description::Description;
 use crate::disguise;
 use crate::encryption::Decrypt;
 use crate::gate::{Access, NamedFor, Namer};
+use crate::layer::Layer;
 use crate::lock::{Locked, lock_for_reading, lock_for_writing};
 use crate::node::Node;
 use crate::probe::probe;
@@ -291,7 +292,7 @@ impl<'a> Opener<'a> {
         });
         let backing = backing.map(Arc::new);
         let around = Surroundings {
-            backing: backing.clone().map(|backing| backing as _),
+            backing: backing.clone().map(|backing| -> Arc<dyn Layer> { backing }),
             data_file,
             encryption,
             writable,

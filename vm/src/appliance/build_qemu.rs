@@ -5,53 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::agent::install_agent;
-use super::bz_image;
-use super::initramfs::Initramfs;
-use super::install::install;
-use super::modules::Modules;
-use super::save::save;
-use super::tools::run;
-use super::{QemuFiles, static_agent};
 use crate::VmOptions;
+use crate::boot_files::{
+    Modules, QemuFiles, bz_image, initramfs, install, install_agent, numbers, run, static_agent,
+};
+
+use super::save::save;
 use diskfs_disk::{Error, ErrorKind, Result};
-
-/// What the machine's devices take, before anything can be mounted.
-const BOOT_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "virtio_console"];
-
-/// What a network takes, for programs that are to have one.
-const NETWORK_MODULE: &str = "virtio_net";
-
-/// The filesystems, as mount(2) names them, and what the kernel would have loaded for each by asking for
-/// it: checksums that the modules themselves do not name.
-const FILESYSTEMS: &[(&str, &[&str])] = &[
-    (
-        "btrfs",
-        &[
-            "crc32c_generic",
-            "xxhash_generic",
-            "blake2b_generic",
-            "sha256_generic",
-        ],
-    ),
-    ("erofs", &["crc32c_generic"]),
-    ("exfat", &["nls_utf8"]),
-    ("ext4", &["crc32c_generic"]),
-    ("f2fs", &["crc32_generic"]),
-    ("hfs", &[]),
-    ("hfsplus", &[]),
-    ("jfs", &[]),
-    ("nilfs2", &[]),
-    ("ntfs3", &[]),
-    ("squashfs", &[]),
-    ("udf", &[]),
-    ("ufs", &[]),
-    (
-        "vfat",
-        &["nls_cp437", "nls_ascii", "nls_iso8859_1", "nls_utf8"],
-    ),
-    ("xfs", &["crc32c_generic"]),
-];
 
 /// How to put together what QEMU boots.
 #[derive(Debug, Clone)]
@@ -145,43 +105,6 @@ fn len(bytes: &[u8]) -> u64 {
     bytes.len().try_into().unwrap_or(u64::MAX)
 }
 
-/// The agent, the modules that it loads at once (`modules/order`), and those of each filesystem that
-/// it loads before it mounts one (`modules/order.xfs`); and those of the network (`modules/order.network`).
-pub(super) fn initramfs(agent: &[u8], modules: &Modules) -> Result<(Vec<u8>, Vec<String>)> {
-    let mut archive = Initramfs::with_agent(agent)?;
-    archive.add_dir("modules")?;
-    let mut taken = Vec::new();
-    let boot = modules.with_dependencies(BOOT_MODULES)?;
-    let mut lists = vec![("order".to_owned(), boot)];
-    if modules.has(NETWORK_MODULE) {
-        let order = modules.with_dependencies(&[NETWORK_MODULE])?;
-        lists.push(("order.network".to_owned(), order));
-    }
-    let mut filesystems = Vec::new();
-    for (name, helpers) in FILESYSTEMS {
-        if modules.has(name) {
-            let wanted: Vec<&str> = helpers.iter().chain([name]).copied().collect();
-            let order = modules.with_dependencies(&wanted)?;
-            lists.push((format!("order.{name}"), order));
-            filesystems.push((*name).to_owned());
-        }
-    }
-    for (list, order) in lists {
-        let mut lines = String::new();
-        for module in order {
-            let file = format!("{}.ko", module.name());
-            lines.push_str(&file);
-            lines.push('\n');
-            if !taken.contains(&file) {
-                archive.add_file(&format!("modules/{file}"), 0o644, &module.into_bytes()?)?;
-                taken.push(file);
-            }
-        }
-        archive.add_file(&format!("modules/{list}"), 0o644, lines.as_bytes())?;
-    }
-    Ok((archive.finish()?, filesystems))
-}
-
 /// The newest kernel that is installed below `root`, and its modules.
 fn installed_in(root: &Path) -> Result<(PathBuf, Option<PathBuf>)> {
     let boot = root.join("boot");
@@ -208,12 +131,6 @@ fn installed_in(root: &Path) -> Result<(PathBuf, Option<PathBuf>)> {
                     `apt-get download linux-image-cloud-amd64` (the package that it depends on)";
         Error::new(ErrorKind::NotFound, reason).with_hint(hint)
     })
-}
-
-/// The numbers in a version, to compare: `6.1.0-56` comes after `6.1.0-9`.
-pub(super) fn numbers(version: &str) -> Vec<u64> {
-    let parts = version.split(|c: char| !c.is_ascii_digit());
-    parts.filter_map(|part| part.parse().ok()).collect()
 }
 
 fn modules_of(kernel: &Path) -> Result<PathBuf> {

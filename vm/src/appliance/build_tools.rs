@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::tools::{find_program, output_of, run};
+use crate::boot_files::{TOOLS, find_program, output_of, run};
 use diskfs_disk::{Error, ErrorKind, Result};
 
 /// The programs, as distributions name them. What the host does not have is left out.
@@ -35,9 +35,6 @@ const FILES: &[&str] = &["/etc/mke2fs.conf"];
 
 /// Directories for what is mounted, where programs expect it, and for the filesystem that is worked on.
 const DIRECTORIES: &[&str] = &["bin", "dev", "etc", "mnt", "proc", "run", "sys", "tmp"];
-
-/// The file in the appliance.
-pub(super) const NAME: &str = "tools";
 
 /// How to put it together.
 #[derive(Debug, Clone)]
@@ -75,8 +72,8 @@ impl BuildTools {
             return Err(Error::new(ErrorKind::NotFound, reason).with_hint(hint));
         }
         say(&format!("a filesystem with {}", programs.join(", ")));
-        let file = self.output.join(NAME);
-        let unfinished = self.output.join(format!("{NAME}.new"));
+        let file = self.output.join(TOOLS);
+        let unfinished = self.output.join(format!("{TOOLS}.new"));
         let kib = size_bytes_below(tree.path())? / 1024;
         run(Command::new(mke2fs)
             .args(["-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0"])

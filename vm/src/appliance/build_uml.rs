@@ -5,10 +5,9 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::agent::install_agent;
-use super::initramfs::Initramfs;
-use super::tools::{find_program, run};
-use super::{kernel_source, static_agent};
+use crate::boot_files::{Initramfs, find_program, install_agent, run, static_agent};
+
+use super::kernel_source;
 use diskfs_disk::{Error, ErrorKind, Result};
 
 /// What the kernel is made of.

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::tools::run;
+use crate::boot_files::run;
 use diskfs_disk::{Error, ErrorKind, Result};
 
 /// Where Debian's `linux-source-*` packages put it.

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
-use super::QemuFiles;
-use super::monitor::Monitor;
+use crate::boot_files::QemuFiles;
 use crate::confine::Confinement;
-use crate::machine::accept;
+use crate::connection::accept;
 use crate::process::Process;
 use crate::qemu::{self, Accelerator, KERNEL_COMMAND_LINE, MACHINE};
 use crate::saved_state::{SavedState, uri};
+
+use super::monitor::Monitor;
 use diskfs_disk::{Error, ErrorKind, Result};
 
 /// How long a step may take: on a busy machine booting takes many times as long as on an idle one.

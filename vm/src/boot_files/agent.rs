@@ -30,14 +30,14 @@ impl Appliance {
 ///
 /// # Errors
 /// `Invalid` for what can't run where there is nothing else.
-pub(super) fn static_agent(file: &Path) -> Result<Vec<u8>> {
+pub(crate) fn static_agent(file: &Path) -> Result<Vec<u8>> {
     let agent = std::fs::read(file).map_err(|e| Error::from(e).in_file(file))?;
     check_agent(&agent).map_err(|e| e.in_file(file))?;
     Ok(agent)
 }
 
 /// Keeps the agent next to what was built with it: other kernels take it, too.
-pub(super) fn install_agent(agent: &[u8], built: &Path) -> Result<()> {
+pub(crate) fn install_agent(agent: &[u8], built: &Path) -> Result<()> {
     install(&built.with_file_name(NAME), agent, 0o755)
 }
 

@@ -17,13 +17,13 @@ const PAYLOAD_LENGTH: usize = 0x24c;
 const OLDEST: u16 = 0x208;
 
 /// Kernels with everything built in are half of this; it may come from anywhere.
-pub(super) const MAX_KERNEL_BYTES: u64 = 256 << 20;
+pub(crate) const MAX_KERNEL_BYTES: u64 = 256 << 20;
 
 /// The kernel as ELF; `image` may be one already.
 ///
 /// # Errors
 /// `Invalid` for what is no kernel, `Unsupported` for one that is packed in another way.
-pub(super) fn unpack(image: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn unpack(image: &[u8]) -> Result<Vec<u8>> {
     if image.starts_with(ELF) {
         return Ok(image.to_vec());
     }
@@ -74,7 +74,7 @@ fn payload(image: &[u8]) -> Option<&[u8]> {
 ///
 /// # Errors
 /// `Unsupported` for other ways, and for what unpacks to more than the limit; `Corrupt` for a broken stream.
-pub(super) fn decompress(bytes: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
+pub(crate) fn decompress(bytes: &[u8], limit_bytes: u64) -> Result<Vec<u8>> {
     if bytes.starts_with(b"\x7fELF") {
         return Ok(bytes.to_vec());
     }

@@ -3,11 +3,12 @@
 use std::fs;
 use std::sync::Arc;
 
-use super::build_qemu::{initramfs, numbers};
-use super::bz_image::{self, MAX_KERNEL_BYTES};
-use super::modules::Modules;
-use super::{Appliance, QemuFiles, static_agent};
 use crate::run_dir::RunDir;
+
+use super::bz_image::{self, MAX_KERNEL_BYTES};
+use super::initramfs::initramfs;
+use super::modules::{Modules, numbers};
+use super::{Appliance, QemuFiles, static_agent};
 use diskfs_disk::guest::System;
 use diskfs_disk::{Error, ErrorKind, Filesystem, Result};
 

@@ -5,12 +5,52 @@ use std::io;
 
 use cpio::newc;
 
+use super::modules::Modules;
+use diskfs_disk::Result;
+
+/// What the machine's devices take, before anything can be mounted.
+const BOOT_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "virtio_console"];
+
+/// What a network takes, for programs that are to have one.
+const NETWORK_MODULE: &str = "virtio_net";
+
+/// The filesystems, as mount(2) names them, and what the kernel would have loaded for each by asking for
+/// it: checksums that the modules themselves do not name.
+const FILESYSTEMS: &[(&str, &[&str])] = &[
+    (
+        "btrfs",
+        &[
+            "crc32c_generic",
+            "xxhash_generic",
+            "blake2b_generic",
+            "sha256_generic",
+        ],
+    ),
+    ("erofs", &["crc32c_generic"]),
+    ("exfat", &["nls_utf8"]),
+    ("ext4", &["crc32c_generic"]),
+    ("f2fs", &["crc32_generic"]),
+    ("hfs", &[]),
+    ("hfsplus", &[]),
+    ("jfs", &[]),
+    ("nilfs2", &[]),
+    ("ntfs3", &[]),
+    ("squashfs", &[]),
+    ("udf", &[]),
+    ("ufs", &[]),
+    (
+        "vfat",
+        &["nls_cp437", "nls_ascii", "nls_iso8859_1", "nls_utf8"],
+    ),
+    ("xfs", &["crc32c_generic"]),
+];
+
 /// Files in the order in which the kernel unpacks them.
 ///
 /// The same files make the same bytes: there are no times, no owners but root, and inode numbers
 /// follow from the order.
 #[derive(Debug, Default)]
-pub(super) struct Initramfs {
+pub(crate) struct Initramfs {
     bytes: Vec<u8>,
     count: u32,
 }
@@ -21,7 +61,7 @@ const CONSOLE: (u32, u32) = (5, 1);
 
 impl Initramfs {
     /// With the agent as the first program, and the directories that it mounts things at.
-    pub(super) fn with_agent(agent: &[u8]) -> io::Result<Self> {
+    pub(crate) fn with_agent(agent: &[u8]) -> io::Result<Self> {
         let mut new = Self::default();
         for dir in ["dev", "proc", "sys", "mnt", "tmp"] {
             new.add_dir(dir)?;
@@ -37,14 +77,14 @@ impl Initramfs {
         Ok(new)
     }
 
-    pub(super) fn add_dir(&mut self, name: &str) -> io::Result<()> {
+    pub(crate) fn add_dir(&mut self, name: &str) -> io::Result<()> {
         let dir = newc::Builder::new(name)
             .mode(0o755)
             .set_mode_file_type(newc::ModeFileType::Directory);
         self.add(dir.nlink(2), &[])
     }
 
-    pub(super) fn add_file(&mut self, name: &str, mode: u32, contents: &[u8]) -> io::Result<()> {
+    pub(crate) fn add_file(&mut self, name: &str, mode: u32, contents: &[u8]) -> io::Result<()> {
         let file = newc::Builder::new(name)
             .mode(mode)
             .set_mode_file_type(newc::ModeFileType::Regular);
@@ -60,10 +100,47 @@ impl Initramfs {
     }
 
     /// The archive, with its end.
-    pub(super) fn finish(mut self) -> io::Result<Vec<u8>> {
+    pub(crate) fn finish(mut self) -> io::Result<Vec<u8>> {
         newc::trailer(&mut self.bytes)?;
         Ok(self.bytes)
     }
+}
+
+/// The agent, the modules that it loads at once (`modules/order`), and those of each filesystem that
+/// it loads before it mounts one (`modules/order.xfs`); and those of the network (`modules/order.network`).
+pub(crate) fn initramfs(agent: &[u8], modules: &Modules) -> Result<(Vec<u8>, Vec<String>)> {
+    let mut archive = Initramfs::with_agent(agent)?;
+    archive.add_dir("modules")?;
+    let mut taken = Vec::new();
+    let boot = modules.with_dependencies(BOOT_MODULES)?;
+    let mut lists = vec![("order".to_owned(), boot)];
+    if modules.has(NETWORK_MODULE) {
+        let order = modules.with_dependencies(&[NETWORK_MODULE])?;
+        lists.push(("order.network".to_owned(), order));
+    }
+    let mut filesystems = Vec::new();
+    for (name, helpers) in FILESYSTEMS {
+        if modules.has(name) {
+            let wanted: Vec<&str> = helpers.iter().chain([name]).copied().collect();
+            let order = modules.with_dependencies(&wanted)?;
+            lists.push((format!("order.{name}"), order));
+            filesystems.push((*name).to_owned());
+        }
+    }
+    for (list, order) in lists {
+        let mut lines = String::new();
+        for module in order {
+            let file = format!("{}.ko", module.name());
+            lines.push_str(&file);
+            lines.push('\n');
+            if !taken.contains(&file) {
+                archive.add_file(&format!("modules/{file}"), 0o644, &module.into_bytes()?)?;
+                taken.push(file);
+            }
+        }
+        archive.add_file(&format!("modules/{list}"), 0o644, lines.as_bytes())?;
+    }
+    Ok((archive.finish()?, filesystems))
 }
 
 #[cfg(test)]

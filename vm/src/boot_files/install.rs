@@ -10,7 +10,7 @@ use tempfile::NamedTempFile;
 use diskfs_disk::{Error, Result};
 
 /// Makes a file in one step: the one before may be in use.
-pub(super) fn install(file: &Path, contents: &[u8], mode: u32) -> Result<()> {
+pub(crate) fn install(file: &Path, contents: &[u8], mode: u32) -> Result<()> {
     let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty());
     let mut new = NamedTempFile::new_in(dir.unwrap_or(Path::new(".")))?;
     new.write_all(contents)?;

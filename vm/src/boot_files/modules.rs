@@ -23,7 +23,7 @@ const MAX_LIST_BYTES: u64 = 16 << 20;
 type Read = Box<dyn Fn(&Path) -> Result<Vec<u8>>>;
 
 /// The modules in a directory of `/lib/modules`.
-pub(super) struct Modules {
+pub(crate) struct Modules {
     /// By their names.
     files: HashMap<String, PathBuf>,
     read: Read,
@@ -33,7 +33,7 @@ pub(super) struct Modules {
 
 /// One of them.
 #[derive(Debug)]
-pub(super) struct Module {
+pub(crate) struct Module {
     name: String,
     bytes: Vec<u8>,
     is_ours: bool,
@@ -50,7 +50,7 @@ impl fmt::Debug for Modules {
 
 impl Modules {
     /// Those of the host.
-    pub(super) fn in_tree(dir: &Path) -> Result<Self> {
+    pub(crate) fn in_tree(dir: &Path) -> Result<Self> {
         let mut files = HashMap::new();
         let kernel = dir.join("kernel");
         find(&kernel, 0, &mut files).map_err(|e| Error::from(e).in_file(&kernel))?;
@@ -62,7 +62,7 @@ impl Modules {
     }
 
     /// Those of a guest, in this directory of its tree, by the list that depmod(8) makes.
-    pub(super) fn in_guest(tree: &Filesystem, dir: &str) -> Result<Self> {
+    pub(crate) fn in_guest(tree: &Filesystem, dir: &str) -> Result<Self> {
         let list = tree.read_at_most(format!("{dir}/modules.dep"), MAX_LIST_BYTES)?;
         let list = String::from_utf8_lossy(&list);
         let mut files = HashMap::new();
@@ -83,7 +83,7 @@ impl Modules {
         })
     }
 
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.files.contains_key(name)
     }
 
@@ -92,7 +92,7 @@ impl Modules {
     ///
     /// # Errors
     /// `Unsupported` when they are larger than any kernel's.
-    pub(super) fn with_dependencies(&self, names: &[&str]) -> Result<Vec<Module>> {
+    pub(crate) fn with_dependencies(&self, names: &[&str]) -> Result<Vec<Module>> {
         let mut taking = Taking {
             modules: self,
             met: HashSet::new(),
@@ -149,13 +149,13 @@ impl Taking<'_> {
 }
 
 impl Module {
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// Its bytes; of one of ours without what only debuggers read: a third, and the signature, which would
     /// take time to check.
-    pub(super) fn into_bytes(self) -> Result<Vec<u8>> {
+    pub(crate) fn into_bytes(self) -> Result<Vec<u8>> {
         if !self.is_ours {
             return Ok(self.bytes);
         }
@@ -201,6 +201,12 @@ fn depends(module: &[u8]) -> Vec<String> {
         .split(',')
         .filter(|name| !name.is_empty());
     names.map(|name| name.replace('-', "_")).collect()
+}
+
+/// The numbers in a version, to compare: `6.1.0-56` comes after `6.1.0-9`.
+pub(crate) fn numbers(version: &str) -> Vec<u64> {
+    let parts = version.split(|c: char| !c.is_ascii_digit());
+    parts.filter_map(|part| part.parse().ok()).collect()
 }
 
 #[cfg(test)]

@@ -24,12 +24,12 @@ fn find_in(path: &OsStr, name: &str) -> Option<PathBuf> {
 const SAID_LINES: usize = 12;
 
 /// Runs a program that says nothing when all is well.
-pub(super) fn run(command: &mut Command) -> Result<()> {
+pub(crate) fn run(command: &mut Command) -> Result<()> {
     output_of(command).map(drop)
 }
 
 /// Runs a program, and returns what it prints.
-pub(super) fn output_of(command: &mut Command) -> Result<String> {
+pub(crate) fn output_of(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output();
     let output = output.map_err(|e: std::io::Error| Error::from(e).in_file(&name))?;

@@ -1,0 +1,49 @@
+//! Waiting until a machine connects.
+
+use std::io;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::process::Process;
+use diskfs_disk::{Error, ErrorKind, Result};
+
+/// How long after the stream ended a process is waited for, to say how it did.
+pub(super) const ENDING: Duration = Duration::from_secs(1);
+/// How often it is looked whether a machine that has not called yet is still alive.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Waits for the machine to connect; not longer than it lives, nor than the deadline.
+pub(super) fn accept(
+    listener: &UnixListener,
+    process: &Process,
+    began: Instant,
+    deadline: Duration,
+) -> Result<UnixStream> {
+    let timeout = Timespec::try_from(LOOK).unwrap_or_default();
+    loop {
+        let mut wanted = [PollFd::new(listener, PollFlags::IN)];
+        if poll(&mut wanted, Some(&timeout)).map_err(io::Error::from)? > 0 {
+            return Ok(listener.accept()?.0);
+        }
+        if process.ending().is_some() || began.elapsed() > deadline {
+            return Err(no_answer(process, deadline, "it did not connect"));
+        }
+    }
+}
+
+/// Why a machine did not answer.
+pub(super) fn no_answer(
+    process: &Process,
+    deadline: Duration,
+    error: impl std::fmt::Display,
+) -> Error {
+    let ended = process.wait(ENDING);
+    process.tell_log();
+    let reason = match process.ending().filter(|_| ended) {
+        Some(ending) => format!("the kernel did not start: it was {ending}"),
+        None => format!("no answer within {} s: {error}", deadline.as_secs_f32()),
+    };
+    Error::new(ErrorKind::Unsupported, reason)
+}

@@ -1,0 +1,68 @@
+//! Mounting a filesystem in a machine.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use diskfs_block::BlockWrite;
+use diskfs_remote::client::Remote;
+
+use super::kinds::{self, Access, Mounting};
+use super::machine::{Machine, only_disk, serial};
+use super::pool::Pool;
+use super::start;
+use diskfs_disk::{Result, Wanted};
+
+/// Opens a filesystem in a machine of its own, which goes back to the pool when the filesystem is closed or
+/// dropped.
+pub(super) fn mount(
+    pool: &Pool,
+    wanted: &Wanted<'_>,
+    device: Arc<dyn BlockWrite>,
+    access: Access,
+) -> Result<Arc<Remote>> {
+    let mounting = kinds::for_access(wanted.kind, access)?;
+    let began = Instant::now();
+    let waiting = mount_in_waiting(pool, wanted, &device, &mounting, access);
+    let has_waited = waiting.is_some();
+    let (machine, remote) = if let Some(mounted) = waiting {
+        mounted
+    } else {
+        let disk = only_disk(device);
+        let machine = start::start(pool.options(), &[disk])?;
+        let remote = machine.mount(&serial(0), &mounting, access)?;
+        (machine, remote)
+    };
+    tracing::info!(
+        volume = wanted.volume,
+        backend = %machine.kind,
+        kernel = machine.client.about().kernel,
+        has_waited,
+        milliseconds = began.elapsed().as_millis(),
+        "mounted in a microVM"
+    );
+    let (home, disk) = (pool.home(), wanted.disk);
+    let remote = remote.ending_with(move |unmounted| match unmounted {
+        Ok(()) => home.put(machine, disk),
+        Err(_) => drop(machine),
+    });
+    Ok(Arc::new(remote))
+}
+
+/// Opens it in a machine that waits. `None` when there is none, or when it does not work: in a new one it may, and
+/// what that says counts.
+fn mount_in_waiting(
+    pool: &Pool,
+    wanted: &Wanted<'_>,
+    device: &Arc<dyn BlockWrite>,
+    mounting: &Mounting,
+    access: Access,
+) -> Option<(Machine, Remote)> {
+    let machine = pool.take(wanted.disk)?.with(Arc::clone(device))?;
+    match machine.mount(&serial(0), mounting, access) {
+        Ok(remote) => Some((machine, remote)),
+        Err(error) => {
+            tracing::info!(%error, "a machine that waited is of no use");
+            None
+        }
+    }
+}
