@@ -68,7 +68,6 @@ mod signals;
 mod snapshot;
 #[cfg(feature = "vhost-user")]
 mod socket;
-mod sorted_walk;
 #[cfg(feature = "microvm")]
 mod sparsify;
 mod stat;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use diskfs::block::{BlockRead, Memory};
 use diskfs::image::Format;
-use diskfs::vfs::{SetTime, Timestamp};
+use diskfs::vfs::copy_out::CopyOptions;
+use diskfs::vfs::{FileType, Follow, SetTime, Timestamp};
 use diskfs::{Commits, Disk, DiskOptions, Error, ErrorKind, File, Filesystem, Volume};
 use diskfs::{WritableFile, WritableFilesystem, WriteOptions};
 use diskfs_fixtures::{image, require, run};
@@ -106,6 +107,54 @@ fn changes_by_path_are_there_when_the_image_is_opened_again() {
     names.sort_by(|a, b| a.name.cmp(&b.name));
     let names: Vec<_> = names.into_iter().map(|entry| entry.name).collect();
     assert_eq!(names, [b"a".to_vec(), b"link".to_vec()]);
+}
+
+#[test]
+fn files_are_found_once_and_walked_in_order() {
+    let copy = Copy::of("ext4-default");
+    let disk = copy.open();
+    let fs = write(&disk);
+    fs.mkdir_all("/new/dir").unwrap();
+    fs.write("/new/dir/b", "second").unwrap();
+    fs.write("/new/dir/a", "first").unwrap();
+    fs.symlink("dir/a", "/new/link").unwrap();
+    let reader = fs.reader();
+    let start = reader.node("/new", Follow::All).unwrap();
+    let mut walked = Vec::new();
+    for entry in start.walk_sorted() {
+        let entry = entry.unwrap();
+        let node = start.below(&entry.path, entry.metadata.inode);
+        let contents = match entry.metadata.file_type {
+            FileType::Regular => node.read_at_most(10).unwrap(),
+            FileType::Symlink => node.read_link().unwrap(),
+            _ => Vec::new(),
+        };
+        let path = String::from_utf8(node.path().to_vec()).unwrap();
+        walked.push((path, String::from_utf8(contents).unwrap()));
+    }
+    let expected = [
+        ("/new", ""),
+        ("/new/dir", ""),
+        ("/new/dir/a", "first"),
+        ("/new/dir/b", "second"),
+        ("/new/link", "dir/a"),
+    ];
+    assert_eq!(walked, expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
+    let found = reader.glob("/new/*/[ab]").unwrap();
+    assert_eq!(found, [b"/new/dir/a", b"/new/dir/b"]);
+
+    let host = tempfile::tempdir().unwrap();
+    let options = CopyOptions::default();
+    let copied = start.copy_to(&host.path().join("new"), &options, &mut |_, _| {});
+    assert_eq!(copied.unwrap().files, 2);
+    assert_eq!(
+        std::fs::read(host.path().join("new/link")).unwrap(),
+        b"first"
+    );
+    let error = start.read_at_most(10).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::IsADirectory);
+    assert_eq!(error.file(), Some(&*copy.path()));
+    assert_eq!(error.guest_path(), Some(&b"/new"[..]));
 }
 
 #[test]

@@ -2,17 +2,16 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-use diskfs_vfs::{self as vfs, ErrorKind, FileType, Follow, InodeNumber, Metadata, ReadAhead};
+use diskfs_vfs::{self as vfs, ErrorKind, FileType, Follow, Metadata, ReadAhead};
 
-use crate::{Error, Filesystem};
+use crate::{Error, Filesystem, Node, Result};
 
 /// A regular file of an image: [`Read`] and [`Seek`], and positional reads from many threads.
 ///
 /// It has no buffer of its own: give `read` a large one, or wrap it in a [`std::io::BufReader`].
 #[derive(Debug, Clone)]
 pub struct File {
-    filesystem: Filesystem,
-    inode: InodeNumber,
+    node: Node,
     size_bytes: u64,
     position: u64,
     read_ahead: ReadAhead,
@@ -23,24 +22,40 @@ impl Filesystem {
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub fn open(&self, path: impl AsRef<[u8]>) -> crate::Result<File> {
-        let path = path.as_ref();
-        let inode = self.resolve(path, Follow::All)?;
-        File::new(self.clone(), inode).map_err(|e| self.in_image(e.in_path(path)))
+    pub fn open(&self, path: impl AsRef<[u8]>) -> Result<File> {
+        self.node(path, Follow::All)?.open()
     }
 }
 
-impl File {
-    pub(crate) fn new(filesystem: Filesystem, inode: InodeNumber) -> vfs::Result<Self> {
-        let metadata = filesystem.as_fs().metadata(inode)?;
-        check_is_regular(&metadata)?;
-        Ok(Self {
-            filesystem,
-            inode,
+impl Node {
+    /// Opens a regular file for reading and seeking.
+    ///
+    /// # Errors
+    /// `IsADirectory`; `Invalid` for another type of file.
+    pub fn open(self) -> Result<File> {
+        let metadata = self.metadata()?;
+        self.open_with(&metadata)
+    }
+
+    /// Opens a regular file whose metadata is known, as from a walk.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with(self, metadata: &Metadata) -> Result<File> {
+        check_is_regular(metadata).map_err(|e| self.in_image(e))?;
+        Ok(File {
+            node: self,
             size_bytes: metadata.size_bytes,
             position: 0,
             read_ahead: ReadAhead::at(0),
         })
+    }
+}
+
+impl File {
+    /// Returns the file without its contents.
+    pub fn node(&self) -> &Node {
+        &self.node
     }
 
     /// Its size in bytes.
@@ -53,19 +68,20 @@ impl File {
     ///
     /// # Errors
     /// `Io`, `Corrupt`; `Unsupported` for encrypted contents.
-    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> crate::Result<usize> {
-        let fs = self.filesystem.as_fs();
-        fs.read_at(self.inode, offset, buf)
-            .map_err(|e| self.filesystem.in_image(e.in_inode(self.inode)))
+    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let fs = self.node.filesystem().as_fs();
+        fs.read_at(self.node.inode(), offset, buf)
+            .map_err(|e| self.node.in_image(e))
     }
 }
 
 impl Read for File {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let end_of_read = self.position.saturating_add(buf.len() as u64);
-        let fs = self.filesystem.as_fs();
+        let fs = self.node.filesystem().as_fs();
+        let inode = self.node.inode();
         self.read_ahead
-            .before_read(fs, self.inode, end_of_read, self.size_bytes);
+            .before_read(fs, inode, end_of_read, self.size_bytes);
         let read = self.read_at(self.position, buf)?;
         self.position = self.position.saturating_add(read as u64);
         Ok(read)
@@ -74,9 +90,13 @@ impl Read for File {
 
 impl Seek for File {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.position = seek_target(to, self.position, || Ok(self.size_bytes))?;
-        self.read_ahead = ReadAhead::at(self.position);
-        Ok(self.position)
+        let target = seek_target(to, self.position, || Ok(self.size_bytes))?;
+        // What was announced holds for who stays.
+        if target != self.position {
+            self.position = target;
+            self.read_ahead = ReadAhead::at(target);
+        }
+        Ok(target)
     }
 }
 
@@ -96,8 +116,8 @@ pub(crate) fn check_is_regular(metadata: &Metadata) -> vfs::Result<()> {
 pub(crate) fn seek_target(
     to: SeekFrom,
     position: u64,
-    size_bytes: impl FnOnce() -> crate::Result<u64>,
-) -> crate::Result<u64> {
+    size_bytes: impl FnOnce() -> Result<u64>,
+) -> Result<u64> {
     let target = match to {
         SeekFrom::Start(offset) => Some(offset),
         SeekFrom::End(delta) => size_bytes()?.checked_add_signed(delta),

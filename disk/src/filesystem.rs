@@ -1,13 +1,21 @@
 //! A filesystem, by paths.
 
+mod node;
+mod sorted_walk;
+mod walk;
+
 use std::path::Path;
 use std::sync::Arc;
 
 use diskfs_vfs::{
-    self as vfs, DirEntry, Follow, FsRead, Identity, InodeNumber, Metadata, Statistics, Walk,
+    self as vfs, DirEntry, Follow, FsRead, Identity, InodeNumber, Metadata, Statistics, glob,
 };
 
 use crate::{Error, Result, system_root};
+
+pub use node::Node;
+pub use sorted_walk::{SortedEntry, SortedWalk};
+pub use walk::Walk;
 
 /// An open filesystem of a disk. Cloning it is cheap, and all clones are the same filesystem.
 ///
@@ -84,12 +92,34 @@ impl Filesystem {
         vfs::resolve(&*self.fs, path, follow).map_err(|e| self.in_image(e))
     }
 
+    /// Finds a file of any type.
+    ///
+    /// # Errors
+    /// As [`resolve`](Self::resolve).
+    pub fn node(&self, path: impl AsRef<[u8]>, follow: Follow) -> Result<Node> {
+        let path = path.as_ref();
+        Ok(Node::new(self.clone(), self.resolve(path, follow)?, path))
+    }
+
+    /// Returns the paths that a pattern matches as in a shell, sorted.
+    ///
+    /// # Errors
+    /// What keeps a directory from being read.
+    pub fn glob(&self, pattern: impl AsRef<[u8]>) -> Result<Vec<Vec<u8>>> {
+        glob::expand(&*self.fs, pattern.as_ref()).map_err(|e| self.in_image(e))
+    }
+
+    /// Returns which of the filesystems that are shown as one a file is on: 0 is the root's.
+    pub fn mount_of(&self, inode: InodeNumber) -> usize {
+        self.fs.mount_of(inode)
+    }
+
     /// What stat(2) tells: of a symlink, about what it leads to.
     ///
     /// # Errors
     /// As [`resolve`](Self::resolve).
     pub fn metadata(&self, path: impl AsRef<[u8]>) -> Result<Metadata> {
-        self.metadata_of(path.as_ref(), Follow::All)
+        self.node(path, Follow::All)?.metadata()
     }
 
     /// What lstat(2) tells: of a symlink, about itself.
@@ -97,11 +127,7 @@ impl Filesystem {
     /// # Errors
     /// As [`resolve`](Self::resolve).
     pub fn symlink_metadata(&self, path: impl AsRef<[u8]>) -> Result<Metadata> {
-        self.metadata_of(path.as_ref(), Follow::AllButLast)
-    }
-
-    fn metadata_of(&self, path: &[u8], follow: Follow) -> Result<Metadata> {
-        self.at(path, follow, |fs, inode| fs.metadata(inode))
+        self.node(path, Follow::AllButLast)?.metadata()
     }
 
     /// Whether there is something at `path`, symlinks followed.
@@ -133,9 +159,7 @@ impl Filesystem {
     /// # Errors
     /// As [`read`](Self::read), and `Invalid` for a larger file.
     pub fn read_at_most(&self, path: impl AsRef<[u8]>, limit_bytes: u64) -> Result<Vec<u8>> {
-        self.at(path.as_ref(), Follow::All, |fs, inode| {
-            vfs::read_file(fs, inode, limit_bytes)
-        })
+        self.node(path, Follow::All)?.read_at_most(limit_bytes)
     }
 
     /// The target of a symlink.
@@ -143,9 +167,7 @@ impl Filesystem {
     /// # Errors
     /// `Invalid` for what is none, and as [`resolve`](Self::resolve).
     pub fn read_link(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
-        self.at(path.as_ref(), Follow::AllButLast, |fs, inode| {
-            fs.read_link(inode)
-        })
+        self.node(path, Follow::AllButLast)?.read_link()
     }
 
     /// The entries of a directory in its own order, without `.` and `..`.
@@ -153,13 +175,7 @@ impl Filesystem {
     /// # Errors
     /// `NotADirectory`, and as [`resolve`](Self::resolve).
     pub fn read_dir(&self, path: impl AsRef<[u8]>) -> Result<Vec<DirEntry>> {
-        self.at(path.as_ref(), Follow::All, |fs, inode| {
-            let entries = fs.read_dir(inode, 0)?;
-            let is_name = |entry: &DirEntry| entry.name != b"." && entry.name != b"..";
-            entries
-                .filter(|entry| entry.as_ref().map_or(true, is_name))
-                .collect()
-        })
+        self.node(path, Follow::All)?.read_dir()
     }
 
     /// The names in a directory that are text, sorted, for whoever looks through what may be hostile: no more than `limit`
@@ -168,17 +184,17 @@ impl Filesystem {
     /// # Errors
     /// As [`read_dir`](Self::read_dir).
     pub fn names_at_most(&self, path: &str, limit: usize) -> Result<Names> {
-        self.at(path.as_bytes(), Follow::All, |fs, inode| {
-            let mut listed = Names::default();
-            for entry in fs.read_dir(inode, 0)?.take(limit) {
-                listed.entries += 1;
-                let name = String::from_utf8(entry?.name);
-                let is_name = |name: &String| name != "." && name != "..";
-                listed.names.extend(name.ok().filter(is_name));
-            }
-            listed.names.sort();
-            Ok(listed)
-        })
+        let dir = self.node(path, Follow::All)?;
+        let entries = self.fs.read_dir(dir.inode(), 0);
+        let mut listed = Names::default();
+        for entry in entries.map_err(|e| dir.in_image(e))?.take(limit) {
+            listed.entries += 1;
+            let name = String::from_utf8(entry.map_err(|e| dir.in_image(e))?.name);
+            let is_name = |name: &String| name != "." && name != "..";
+            listed.names.extend(name.ok().filter(is_name));
+        }
+        listed.names.sort();
+        Ok(listed)
     }
 
     /// The extended attributes of a file: whole names and values, in the order of the names.
@@ -186,38 +202,21 @@ impl Filesystem {
     /// # Errors
     /// As [`resolve`](Self::resolve).
     pub fn xattrs(&self, path: impl AsRef<[u8]>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let path = path.as_ref();
-        let inode = self.resolve(path, Follow::AllButLast)?;
-        xattrs(&*self.fs, inode).map_err(|e| self.in_image(e.in_path(path)))
+        self.node(path, Follow::AllButLast)?.xattrs()
     }
 
-    /// The same for a file by number.
-    ///
-    /// # Errors
-    /// `Io`, `Corrupt`.
-    pub fn xattrs_of(&self, inode: InodeNumber) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        xattrs(&*self.fs, inode).map_err(|e| self.in_image(e.in_inode(inode)))
-    }
-
-    /// Everything below `path`, itself first; symlinks are not followed.
+    /// Everything below `path`, itself first, in the order of the directories; symlinks are not followed.
+    /// [`Node::walk_sorted`] goes in the order of names.
     ///
     /// # Errors
     /// As [`resolve`](Self::resolve).
     pub fn walk(&self, path: impl AsRef<[u8]>) -> Result<Walk<'_>> {
-        Ok(vfs::walk(
-            &*self.fs,
+        let path = path.as_ref();
+        Ok(Walk::new(
+            self,
             self.resolve(path, Follow::AllButLast)?,
+            path,
         ))
-    }
-
-    fn at<T>(
-        &self,
-        path: &[u8],
-        follow: Follow,
-        ask: impl FnOnce(&dyn FsRead, InodeNumber) -> vfs::Result<T>,
-    ) -> Result<T> {
-        let inode = self.resolve(path, follow)?;
-        ask(&*self.fs, inode).map_err(|e| self.in_image(e.in_path(path)))
     }
 
     /// An error of the driver, with the image that it happened in.
@@ -233,16 +232,4 @@ pub struct Names {
     pub names: Vec<String>,
     /// How many entries were read, those without a name of text too.
     pub entries: usize,
-}
-
-fn xattrs(fs: &dyn FsRead, inode: InodeNumber) -> vfs::Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let mut names = fs.list_xattrs(inode)?;
-    names.sort();
-    let mut pairs = Vec::with_capacity(names.len());
-    for name in names {
-        if let Some(value) = fs.xattr(inode, &name)? {
-            pairs.push((name, value));
-        }
-    }
-    Ok(pairs)
 }

@@ -20,7 +20,7 @@ pub use diskfs_image::{Format, Gate, OpenOptions, Share, StaleBase};
 pub use error::{Error, ErrorKind, Result};
 pub use file::File;
 pub use file_device::FileDevice;
-pub use filesystem::{Filesystem, Names};
+pub use filesystem::{Filesystem, Names, Node, SortedEntry, SortedWalk, Walk};
 pub use stack::{
     CodePage, Commits, Content, ContentClass, Disk, DiskId, DiskOptions, ExfatOptions, Fallback,
     FatKind, FatOptions, Group, Keys, LvmId, MdArray, NewFilesystem, NewIds, RootReserve,

@@ -1,5 +1,6 @@
 //! `diskfs cat`.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -7,7 +8,7 @@ use clap::Args;
 use diskfs::Result;
 use diskfs::vfs::{ErrorKind, FileType, Follow};
 
-use super::copy::{self, Buffer, Source};
+use super::copy::{self, Buffer};
 use super::operand::Operand;
 use super::options::SourceArgs;
 use super::out_file::OutFile;
@@ -48,7 +49,7 @@ pub(super) fn run(args: &Cat, session: &mut Session) -> Result<()> {
     let mut progress = Progress::new(session.progress(), None);
     let mut printed = false;
     for place in places {
-        match print(&place, (&mut buffer, &mut progress), &mut out) {
+        match print(&place, &mut buffer, &mut progress, &mut out) {
             Ok(()) => printed = true,
             Err(error) if error.is_broken_pipe() => break,
             Err(error) => session.report(&error),
@@ -61,26 +62,27 @@ pub(super) fn run(args: &Cat, session: &mut Session) -> Result<()> {
     Ok(())
 }
 
-fn print(place: &Located, work: (&mut Buffer, &mut Progress), out: &mut OutFile) -> Result<()> {
-    let filesystem = &place.filesystem;
-    let inode = filesystem.resolve(&place.path, Follow::All)?;
-    let metadata = filesystem
-        .as_fs()
-        .metadata(inode)
-        .map_err(|e| filesystem.in_image(e))?;
+fn print(
+    place: &Located,
+    buffer: &mut Buffer,
+    progress: &mut Progress,
+    out: &mut OutFile,
+) -> Result<()> {
+    let node = place.node(Follow::All)?;
+    let metadata = node.metadata()?;
     let wrong = match metadata.file_type {
         FileType::Regular => {
-            work.1.file();
-            let path = &place.path;
-            let source = Source {
-                filesystem,
-                inode,
-                path,
-            };
-            return copy::whole(source, metadata.size_bytes, work, out).map(|_| ());
+            progress.file();
+            let mut file = node.open_with(&metadata)?;
+            copy::range(&mut file, 0..metadata.size_bytes, buffer, |piece| {
+                out.write_all(piece)?;
+                progress.advance(piece.len() as u64);
+                Ok(())
+            })?;
+            return Ok(());
         }
         FileType::Directory => ErrorKind::IsADirectory.into(),
         _ => diskfs::vfs::Error::new(ErrorKind::Invalid, "is no regular file"),
     };
-    Err(filesystem.in_image(wrong.in_path(&place.path)))
+    Err(node.in_image(wrong))
 }

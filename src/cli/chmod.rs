@@ -49,25 +49,30 @@ pub(super) fn run(args: &Chmod, session: &mut Session) -> Result<()> {
     } else {
         Reach::File(Follow::All)
     };
-    let targets = (&args.source, &args.write);
-    let done = target::for_each(session, &args.paths, targets, |session, place| {
-        each_file(session, &mut progress, (place, reach), |inode, metadata| {
-            let of = match metadata.file_type {
-                FileType::Symlink => return Ok(()),
-                FileType::Directory => Of::Directory,
-                _ => Of::Other,
-            };
-            let permissions = args.mode.apply(metadata.permissions, of, UMASK);
-            if permissions == metadata.permissions {
-                return Ok(());
-            }
-            let change = SetMetadata {
-                permissions: Some(permissions),
-                ..SetMetadata::default()
-            };
-            place.fs().set_metadata(inode, &change)
-        })
-    });
+    let done = target::for_each(
+        session,
+        &args.paths,
+        &args.source,
+        &args.write,
+        |session, place| {
+            each_file(session, &mut progress, place, reach, |inode, metadata| {
+                let of = match metadata.file_type {
+                    FileType::Symlink => return Ok(()),
+                    FileType::Directory => Of::Directory,
+                    _ => Of::Other,
+                };
+                let permissions = args.mode.apply(metadata.permissions, of, UMASK);
+                if permissions == metadata.permissions {
+                    return Ok(());
+                }
+                let change = SetMetadata {
+                    permissions: Some(permissions),
+                    ..SetMetadata::default()
+                };
+                place.fs().set_metadata(inode, &change)
+            })
+        },
+    );
     progress.finish();
     done
 }

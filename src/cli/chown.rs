@@ -69,19 +69,25 @@ pub(super) fn run(args: &Chown, session: &mut Session) -> Result<()> {
         (false, true) => Reach::File(Follow::AllButLast),
         (false, false) => Reach::File(Follow::All),
     };
-    let targets = (&args.source, &args.write);
-    let done = target::for_each(session, &args.paths, targets, |session, place| {
-        let owner = NewOwner::find(&args.owner, place.reader())?;
-        each_file(
-            session,
-            &mut progress,
-            (place, reach),
-            |inode, metadata| match owner.change(metadata) {
-                Some(change) => place.fs().set_metadata(inode, &change),
-                None => Ok(()),
-            },
-        )
-    });
+    let done = target::for_each(
+        session,
+        &args.paths,
+        &args.source,
+        &args.write,
+        |session, place| {
+            let owner = NewOwner::find(&args.owner, place.reader())?;
+            each_file(
+                session,
+                &mut progress,
+                place,
+                reach,
+                |inode, metadata| match owner.change(metadata) {
+                    Some(change) => place.fs().set_metadata(inode, &change),
+                    None => Ok(()),
+                },
+            )
+        },
+    );
     progress.finish();
     done
 }

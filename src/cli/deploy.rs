@@ -150,11 +150,16 @@ const PLAN_HINT: &str = "`diskfs deploy --list-steps` tells the steps of plans, 
 /// A guest that is open, with what is to be written to it.
 struct Prepared {
     disk: Disk,
+    work: Work,
+    /// The overlay that opening it made.
+    new_overlay: Option<PathBuf>,
+}
+
+/// What a plan comes to for a guest.
+struct Work {
     changes: Vec<Change>,
     volumes: VolumeChanges,
     steps: Vec<StepReport>,
-    /// The overlay that opening it made.
-    new_overlay: Option<PathBuf>,
 }
 
 /// What was done to a guest, or would be.
@@ -284,11 +289,9 @@ impl Deploy {
         let worked_out = self.work_out(&disk, plan);
         look(&disk);
         match worked_out {
-            Ok((changes, volumes, steps)) => Ok(Prepared {
+            Ok(work) => Ok(Prepared {
                 disk,
-                changes,
-                volumes,
-                steps,
+                work,
                 new_overlay,
             }),
             Err(error) => {
@@ -303,9 +306,12 @@ impl Deploy {
     fn write(&self, prepared: Prepared, progress: &mut Progress) -> Result<Deployed> {
         let Prepared {
             disk,
-            changes,
-            volumes,
-            steps,
+            work:
+                Work {
+                    changes,
+                    volumes,
+                    steps,
+                },
             new_overlay,
         } = prepared;
         let written = self.apply(&disk, &changes, &volumes, new_overlay.as_deref(), progress);
@@ -343,18 +349,18 @@ impl Deploy {
         })
     }
 
-    fn work_out(
-        &self,
-        disk: &Disk,
-        plan: &Plan,
-    ) -> Result<(Vec<Change>, VolumeChanges, Vec<StepReport>)> {
+    fn work_out(&self, disk: &Disk, plan: &Plan) -> Result<Work> {
         let guest = self.source.volume.guest(disk)?;
         let deployment = Deployment::prepare_on(disk, guest, plan)?;
         let changes = deployment.changes()?;
         deployment.check_room(&changes)?;
         // What it was read with is closed: a microVM has one for each.
         let (steps, volumes) = deployment.into_parts();
-        Ok((changes, volumes, steps))
+        Ok(Work {
+            changes,
+            volumes,
+            steps,
+        })
     }
 
     /// Opens the filesystem for writing only where there is something to write: each time counts as a mount, which is

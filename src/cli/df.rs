@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use diskfs::vfs::Statistics;
-use diskfs::{Disk, Filesystem, Result};
+use diskfs::{Disk, Error, Filesystem, Result};
 use serde_json::{Map, Value, json};
 
 use super::fleet::listed;
@@ -53,6 +53,13 @@ pub(super) struct Df {
     source: SourceArgs,
 }
 
+/// An image to look into.
+struct Candidate {
+    image: OsString,
+    /// What is merely in a directory may be no image.
+    is_named: bool,
+}
+
 struct Row {
     filesystem: Filesystem,
     statistics: Statistics,
@@ -60,7 +67,7 @@ struct Row {
 
 pub(super) fn run(args: &Df, session: &mut Session) -> Result<()> {
     let mut rows = Vec::new();
-    for (image, is_named) in args.images()? {
+    for Candidate { image, is_named } in args.images()? {
         let disk = match session.disk(&image, &args.source) {
             Ok(disk) => disk,
             Err(error) => {
@@ -68,7 +75,7 @@ pub(super) fn run(args: &Df, session: &mut Session) -> Result<()> {
                 continue;
             }
         };
-        if let Err(error) = add_rows(args, session, (&disk, is_named), &mut rows) {
+        if let Err(error) = add_rows(args, session, &disk, is_named, &mut rows) {
             session.report(&error);
         }
         session.warn_of(&disk);
@@ -90,21 +97,25 @@ pub(super) fn run(args: &Df, session: &mut Session) -> Result<()> {
 }
 
 impl Df {
-    /// The images, and whether each is named: what is merely in a directory may be no image.
-    fn images(&self) -> Result<Vec<(OsString, bool)>> {
+    fn images(&self) -> Result<Vec<Candidate>> {
+        let listed = |path: &Path, is_named| {
+            let images = listed(path)?.into_iter().map(OsString::from);
+            let candidate = |image| Candidate { image, is_named };
+            Ok::<_, Error>(images.map(candidate).collect::<Vec<_>>())
+        };
         if let Some(fleet) = &self.fleet {
-            let is_named = !fleet.is_dir();
-            let images = listed(fleet)?.into_iter();
-            return Ok(images.map(|image| (image.into(), is_named)).collect());
+            return listed(fleet, !fleet.is_dir());
         }
         let mut images = Vec::new();
         for operand in &self.images {
             let place = operand.split();
             if place.path.is_none() && Path::new(&place.image).is_dir() {
-                let found = listed(Path::new(&place.image))?.into_iter();
-                images.extend(found.map(|image| (image.into(), false)));
+                images.extend(listed(Path::new(&place.image), false)?);
             } else {
-                images.push((place.image, true));
+                images.push(Candidate {
+                    image: place.image,
+                    is_named: true,
+                });
             }
         }
         Ok(images)
@@ -114,7 +125,8 @@ impl Df {
 fn add_rows(
     args: &Df,
     session: &mut Session,
-    (disk, is_named): (&Disk, bool),
+    disk: &Disk,
+    is_named: bool,
     rows: &mut Vec<Row>,
 ) -> Result<()> {
     let row = |filesystem: Filesystem| {

@@ -119,7 +119,7 @@ pub(super) fn run(args: &Diff, session: &mut Session) -> Result<()> {
     let counts = match session.output() {
         Output::Json => {
             let mut list = List::begin(&mut out, session.command(), "differences")?;
-            let counts = differences(args, session, (&from, &to), |outcome| {
+            let counts = differences(args, session, &from, &to, |outcome| {
                 Ok(list.push(&report::entry(&from, &to, outcome))?)
             })?;
             list.end_with("counts", &counts.json())?;
@@ -127,7 +127,7 @@ pub(super) fn run(args: &Diff, session: &mut Session) -> Result<()> {
         }
         Output::Text => {
             let lines = Lines::new(args.name_only, args.unified);
-            differences(args, session, (&from, &to), |outcome| {
+            differences(args, session, &from, &to, |outcome| {
                 lines.write(&from, &to, outcome, &mut out)
             })?
         }
@@ -191,7 +191,8 @@ fn open(session: &mut Session, image: &OsString, source: &SourceArgs) -> Result<
 fn differences(
     args: &Diff,
     session: &mut Session,
-    (from, to): (&Side, &Side),
+    from: &Side,
+    to: &Side,
     mut tell: impl FnMut(&Outcome) -> Result<()>,
 ) -> Result<Counts> {
     let mut progress = Progress::new(session.progress(), None);
@@ -202,7 +203,7 @@ fn differences(
         trust_times: args.trust_times,
     };
     let threads = args.threads.map_or_else(pool::default_threads, usize::from);
-    let pairs = Pairs::new((from, to), &args.exclude);
+    let pairs = Pairs::new(from, to, &args.exclude);
     let mut counts = Counts::default();
     pool::in_order(
         pairs,

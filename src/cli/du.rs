@@ -17,7 +17,6 @@ use super::session::{Located, Output, Session, name_style, shown_path, stdout};
 use super::show::json::{List, put_name};
 use super::show::name::{NameStyle, join};
 use super::show::{mode, size};
-use super::sorted_walk::SortedWalk;
 use tally::{Counted, Once, Space, Subdirectories, Tally};
 
 /// Show how much room directories take
@@ -163,9 +162,8 @@ fn below(
     tally: &mut Tally,
     tell: &mut impl FnMut(&Located, &Counted) -> Result<()>,
 ) -> Result<()> {
-    let filesystem = &place.filesystem;
-    let start = filesystem.resolve(&place.path, Follow::AllButLast)?;
-    let first = filesystem.as_fs().mount_of(start);
+    let start = place.node(Follow::AllButLast)?;
+    let mount_of = |inode| place.filesystem.mount_of(inode);
     let mut tell = |counted: &Counted| {
         if args.shows(counted) {
             tell(place, counted)
@@ -173,17 +171,17 @@ fn below(
             Ok(())
         }
     };
-    let mut walk = SortedWalk::new(filesystem.as_fs(), start);
+    let mut walk = start.walk_sorted();
     while let Some(entry) = walk.next() {
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
-                session.report(&filesystem.in_image(error.below(&place.path)));
+                session.report(&error);
                 continue;
             }
         };
         tally.close_to(entry.depth, &mut tell)?;
-        let is_elsewhere = || filesystem.as_fs().mount_of(entry.metadata.inode) != first;
+        let is_elsewhere = || mount_of(entry.metadata.inode) != mount_of(start.inode());
         let path = join(&place.path, &entry.path);
         let left_out = args.exclude.leaves_out(&path) || args.one_file_system && is_elsewhere();
         if left_out || !tally.add(entry, &mut tell)? {

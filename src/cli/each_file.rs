@@ -21,7 +21,8 @@ pub(crate) enum Reach {
 pub(crate) fn each_file(
     session: &mut Session,
     progress: &mut Progress,
-    (place, reach): (&TargetPlace, Reach),
+    place: &TargetPlace,
+    reach: Reach,
     mut change: impl FnMut(InodeNumber, &Metadata) -> vfs::Result<()>,
 ) -> Result<()> {
     let fs = place.fs();

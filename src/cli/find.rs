@@ -11,8 +11,8 @@ use std::os::unix::ffi::OsStringExt;
 
 use clap::Args;
 
-use diskfs::vfs::{FileType, Follow, WalkEntry, walk};
-use diskfs::{Error, Filesystem, Result};
+use diskfs::vfs::{FileType, Follow, WalkEntry};
+use diskfs::{Filesystem, Result};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
@@ -103,14 +103,13 @@ fn search(
     context: &test::Context<'_>,
     mut act: impl FnMut(&Found<'_>, &Action) -> Result<()>,
 ) -> Result<()> {
-    let filesystem = &place.filesystem;
-    let start = filesystem.resolve(&place.path, Follow::AllButLast)?;
-    let mut files = walk(filesystem.as_fs(), start);
+    let start = place.node(Follow::AllButLast)?;
+    let mut files = start.walk();
     while let Some(entry) = files.next() {
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
-                session.report(&filesystem.in_image(error.below(&place.path)));
+                session.report(&error);
                 continue;
             }
         };
@@ -168,9 +167,7 @@ fn found_json(filesystem: &Filesystem, found: &Found<'_>) -> Result<serde_json::
     let metadata = &found.entry.metadata;
     let mut object = json::metadata(&found.path, metadata);
     if metadata.file_type == FileType::Symlink {
-        let target = filesystem.as_fs().read_link(metadata.inode);
-        let in_place = |e: diskfs::vfs::Error| Error::from(e.in_path(&found.path));
-        put_name(&mut object, "target", &target.map_err(in_place)?);
+        put_name(&mut object, "target", &found.node(filesystem).read_link()?);
     }
     Ok(object.into())
 }

@@ -13,7 +13,7 @@ use clap::Args;
 
 use diskfs::vfs::glob::Pattern;
 use diskfs::vfs::{FileType, Follow};
-use diskfs::{Error, ErrorKind, Result};
+use diskfs::{Error, ErrorKind, Result, SortedEntry};
 
 use super::exclude::pattern;
 use super::operand::Operand;
@@ -23,7 +23,6 @@ use super::progress::Progress;
 use super::session::{Located, Output, Session, stdout};
 use super::show::json::List;
 use super::show::name::join;
-use super::sorted_walk::{Entry, SortedWalk};
 use matcher::{Matcher, Wanted};
 use printer::{JsonPrinter, TextPrinter};
 use record::{Found, Record};
@@ -219,7 +218,7 @@ pub(super) fn run(args: &Grep, session: &mut Session) -> Result<()> {
         Output::Json => {
             let mut list = List::begin(&mut out, session.command(), "matches")?;
             let mut printer = JsonPrinter::new(args, &mut list);
-            let matched = grep(args, session, (&search, &places), &mut |found| {
+            let matched = grep(args, session, &search, &places, &mut |found| {
                 printer.print(found)
             })?;
             list.end()?;
@@ -227,7 +226,7 @@ pub(super) fn run(args: &Grep, session: &mut Session) -> Result<()> {
         }
         Output::Text => {
             let mut printer = TextPrinter::new(args, &places, &mut out);
-            grep(args, session, (&search, &places), &mut |found| {
+            grep(args, session, &search, &places, &mut |found| {
                 printer.print(found)
             })?
         }
@@ -287,7 +286,7 @@ impl Grep {
     }
 
     /// Whether a file's contents are to be searched, by its name.
-    fn wants(&self, entry: &Entry, place: &Located) -> bool {
+    fn wants(&self, entry: &SortedEntry, place: &Located) -> bool {
         let path = join(&place.path, &entry.path);
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let is_one = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(name));
@@ -297,7 +296,7 @@ impl Grep {
     }
 
     /// The same of a directory, also of one that is named as an operand.
-    fn wants_dir(&self, entry: &Entry, place: &Located) -> bool {
+    fn wants_dir(&self, entry: &SortedEntry, place: &Located) -> bool {
         let path = join(&place.path, &entry.path);
         let path = path.strip_suffix(b"/").unwrap_or(&path);
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
@@ -314,7 +313,8 @@ fn text(word: &OsStr) -> Result<String> {
 fn grep(
     args: &Grep,
     session: &mut Session,
-    (search, places): (&Search, &[Located]),
+    search: &Search,
+    places: &[Located],
     print: &mut dyn FnMut(Found<'_>) -> Result<()>,
 ) -> Result<bool> {
     let mut progress = Progress::new(session.progress(), None);
@@ -368,9 +368,8 @@ impl Below<'_> {
         print: &mut dyn FnMut(Found<'_>) -> Result<()>,
     ) -> std::result::Result<bool, Stop> {
         let (args, search, place) = (self.args, self.search, self.place);
-        let filesystem = &place.filesystem;
-        let start = filesystem.resolve(&place.path, Follow::All)?;
-        let mut walk = SortedWalk::new(filesystem.as_fs(), start);
+        let start = place.node(Follow::All)?;
+        let mut walk = start.walk_sorted();
         let files = std::iter::from_fn(|| {
             loop {
                 match walk.next()? {
@@ -381,12 +380,12 @@ impl Below<'_> {
                     }
                     Ok(entry) if !args.wants(&entry, place) => {}
                     Ok(entry) => return Some(Ok(entry)),
-                    Err(error) => return Some(Err(filesystem.in_image(error.below(&place.path)))),
+                    Err(error) => return Some(Err(error)),
                 }
             }
         });
         let threads = args.threads.map_or_else(pool::default_threads, usize::from);
-        let work = |entry: Result<Entry>| search.collect(place, entry?);
+        let work = |entry: Result<SortedEntry>| search.collect(place, entry?);
         let mut matched = false;
         pool::in_order(files, threads, work, |searched| {
             match searched {
@@ -409,7 +408,7 @@ impl Below<'_> {
 /// A file that was searched, and what was found as far as it was kept.
 #[derive(Debug)]
 struct Searched {
-    entry: Entry,
+    entry: SortedEntry,
     /// `None` for more than is kept: it is searched again when its turn has come.
     records: Option<Vec<Record>>,
 }
@@ -419,7 +418,7 @@ struct Searched {
 const KEPT_BYTES: usize = 64 << 10;
 
 impl Search {
-    fn collect(&self, place: &Located, entry: Entry) -> Result<Searched> {
+    fn collect(&self, place: &Located, entry: SortedEntry) -> Result<Searched> {
         let (mut records, mut bytes) = (Vec::new(), 0_usize);
         let whole = self.file(place, &entry, &mut |record: Record| {
             bytes = bytes.saturating_add(record.memory_bytes());

@@ -19,7 +19,6 @@ use super::show::json::{self, List, put_name};
 use super::show::mode;
 use super::show::name::{escape, join};
 use super::show::time;
-use super::sorted_walk::SortedWalk;
 use digest::{Hashed, hex};
 
 /// Write a manifest: a hash and the metadata of every file
@@ -56,10 +55,9 @@ pub(super) struct Hash {
 pub(super) fn run(args: &Hash, session: &mut Session) -> Result<()> {
     let places = session.places(&args.paths, &args.source);
     let mut out = stdout()?;
-    let starts = places.iter().filter_map(|place| {
-        let start = place.filesystem.resolve(&place.path, Follow::AllButLast);
-        Some((place.filesystem.clone(), start.ok()?))
-    });
+    let starts = places
+        .iter()
+        .filter_map(|place| place.node(Follow::AllButLast).ok());
     let total = sizes_below(starts.collect(), Holes::Counted);
     let mut progress = Progress::new(session.progress(), total);
     match session.output() {
@@ -92,21 +90,16 @@ fn manifest(
     progress: &mut Progress,
     mut tell: impl FnMut(&Hashed) -> Result<()>,
 ) -> Result<()> {
-    let filesystem = &place.filesystem;
-    let start = match filesystem.resolve(&place.path, Follow::AllButLast) {
+    let start = match place.node(Follow::AllButLast) {
         Ok(start) => start,
         Err(error) => {
             session.report(&error);
             return Ok(());
         }
     };
-    let walk = SortedWalk::new(filesystem.as_fs(), start);
     let threads = args.threads.map_or_else(pool::default_threads, usize::from);
-    let work = |entry: diskfs::vfs::Result<_>| {
-        let entry = entry.map_err(|e| filesystem.in_image(e.below(&place.path)))?;
-        digest::hash(filesystem, &place.path, entry)
-    };
-    pool::in_order(walk, threads, work, |hashed| {
+    let work = |entry: Result<_>| digest::hash(&start, entry?);
+    pool::in_order(start.walk_sorted(), threads, work, |hashed| {
         match hashed {
             Ok(hashed) => {
                 progress.file();

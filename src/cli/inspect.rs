@@ -111,7 +111,7 @@ struct Guest {
     filesystems: Vec<MountedFilesystem>,
     report: Report,
     /// Letters of Windows, as `C`, with the volumes that they stand for.
-    drives: Vec<(String, String)>,
+    drives: Vec<DriveMapping>,
 }
 
 /// The schema of the document.
@@ -176,8 +176,14 @@ fn guests(args: &Inspect, disk: &Disk) -> Result<Vec<Guest>> {
     guests.collect()
 }
 
+/// A letter that a Windows gives to a volume.
+struct DriveMapping {
+    letter: String,
+    volume: String,
+}
+
 /// The letters that a Windows gives to volumes of the disk.
-fn drives(disk: &Disk, report: &Report) -> Result<Vec<(String, String)>> {
+fn drives(disk: &Disk, report: &Report) -> Result<Vec<DriveMapping>> {
     let Some(windows) = &report.windows else {
         return Ok(Vec::new());
     };
@@ -197,8 +203,10 @@ fn drives(disk: &Disk, report: &Report) -> Result<Vec<(String, String)>> {
         })
     };
     let drives = windows.drives.iter().filter_map(|drive| {
-        let letter = drive.letter.trim_end_matches(':').to_owned();
-        Some((letter, volume_of(drive)?.name().to_owned()))
+        Some(DriveMapping {
+            letter: drive.letter.trim_end_matches(':').to_owned(),
+            volume: volume_of(drive)?.name().to_owned(),
+        })
     });
     Ok(drives.collect())
 }

@@ -5,8 +5,8 @@ use std::io::Write;
 
 use clap::Args;
 
-use diskfs::vfs::{FileType, Follow, FsRead, InodeNumber, Metadata, entry_metadata};
-use diskfs::{Filesystem, Result};
+use diskfs::vfs::{DirEntry, FileType, Follow, InodeNumber, Metadata, entry_metadata};
+use diskfs::{Filesystem, Node, Result};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
@@ -16,7 +16,6 @@ use super::show::name::{NameStyle, join};
 use super::show::owners::{Numeric, Owners};
 use super::show::table::{Align, lay_out_by};
 use super::show::{mode, size, time};
-use super::sorted_walk::{self, Child};
 
 /// List directories
 #[derive(Debug, Args)]
@@ -170,10 +169,9 @@ impl Ls {
     }
 
     fn order(&self, a: &Line, b: &Line) -> Ordering {
-        let key = |line: &Line| line.metadata.as_ref().map(|m| (m.size_bytes, m.modified));
-        let by_key = match (key(a), key(b)) {
-            (Some(a), Some(b)) if self.by_size => b.0.cmp(&a.0),
-            (Some(a), Some(b)) if self.by_time => b.1.cmp(&a.1),
+        let by_key = match (&a.metadata, &b.metadata) {
+            (Some(a), Some(b)) if self.by_size => b.size_bytes.cmp(&a.size_bytes),
+            (Some(a), Some(b)) if self.by_time => b.modified.cmp(&a.modified),
             _ => Ordering::Equal,
         };
         let order = by_key.then_with(|| a.name.cmp(&b.name));
@@ -183,38 +181,28 @@ impl Ls {
 
 /// The line of an operand that is listed by itself; `None` for a directory to look into.
 fn one_file(args: &Ls, place: &Located) -> Result<Option<Line>> {
-    let filesystem = &place.filesystem;
     // As ls does it: with -l and -d a symlink is shown, else what it leads to is.
     let follow = if args.long || args.directory {
         Follow::AllButLast
     } else {
         Follow::All
     };
-    let inode = filesystem.resolve(&place.path, follow)?;
-    let metadata = filesystem
-        .as_fs()
-        .metadata(inode)
-        .map_err(|e| filesystem.in_image(e))?;
+    let node = place.node(follow)?;
+    let metadata = node.metadata()?;
     if metadata.is_dir() && !args.directory {
         return Ok(None);
     }
-    let line = line(filesystem.as_fs(), place.path.clone(), inode, metadata);
-    line.map(Some).map_err(|e| filesystem.in_image(e))
+    line(&node, place.path.clone(), metadata).map(Some)
 }
 
-fn line(
-    fs: &dyn FsRead,
-    name: Vec<u8>,
-    inode: InodeNumber,
-    metadata: Metadata,
-) -> diskfs::vfs::Result<Line> {
+fn line(node: &Node, name: Vec<u8>, metadata: Metadata) -> Result<Line> {
     let target = match metadata.file_type {
-        FileType::Symlink => Some(fs.read_link(inode).map_err(|e| e.in_path(&name))?),
+        FileType::Symlink => Some(node.read_link()?),
         _ => None,
     };
     Ok(Line {
         name,
-        inode,
+        inode: node.inode(),
         metadata: Some(metadata),
         target,
     })
@@ -228,37 +216,35 @@ fn list(
     place: &Located,
     heading: Option<&Vec<u8>>,
 ) -> Result<()> {
-    let filesystem = &place.filesystem;
-    let fs = filesystem.as_fs();
-    let owners = args.owners(filesystem);
+    let owners = args.owners(&place.filesystem);
     let mut visited = std::collections::HashSet::new();
-    let root = match filesystem.resolve(&place.path, Follow::All) {
-        Ok(inode) => inode,
+    let root = match place.node(Follow::All) {
+        Ok(node) => node,
         Err(error) => {
             session.report(&error);
             return Ok(());
         }
     };
-    // Paths still to list, the next one last.
-    let mut pending = vec![(place.path.clone(), heading.cloned(), root)];
-    while let Some((path, heading, dir)) = pending.pop() {
-        if !visited.insert(dir) {
+    // Directories still to list, the next one last.
+    let mut pending = vec![(root, heading.cloned())];
+    while let Some((dir, heading)) = pending.pop() {
+        if !visited.insert(dir.inode()) {
             continue; // A directory with several names; each is shown, but entered once only.
         }
-        let mut children = match sorted_walk::children(fs, dir) {
+        let mut children = match dir.read_dir_sorted() {
             Ok(children) => children,
             Err(error) => {
-                session.report(&filesystem.in_image(error.in_path(&path)));
+                session.report(&error);
                 continue;
             }
         };
         children.retain(|child| args.shows(&child.name));
         if args.all {
-            children.splice(0..0, dots(fs, dir));
+            children.splice(0..0, dots(&dir));
         }
         let need = args.needs_metadata() || args.recursive || matches!(sink, Sink::Json(_));
         let mut lines = if need {
-            with_metadata(filesystem, session, &path, &children)
+            with_metadata(session, &dir, &children)
         } else {
             children.into_iter().map(bare).collect()
         };
@@ -269,16 +255,16 @@ fn list(
             .collect();
         for line in below.into_iter().rev() {
             let heading = heading.as_ref().map(|heading| join(heading, &line.name));
-            pending.push((join(&path, &line.name), heading, line.inode));
+            pending.push((dir.below(&line.name, line.inode), heading));
         }
         sink.heading(heading.as_deref())?;
         sink.total(args, &lines)?;
-        sink.lines(args, &owners, &path, &lines)?;
+        sink.lines(args, &owners, dir.path(), &lines)?;
     }
     Ok(())
 }
 
-fn bare(child: Child) -> Line {
+fn bare(child: DirEntry) -> Line {
     Line {
         name: child.name,
         inode: child.inode,
@@ -292,32 +278,32 @@ fn is_subdir(line: &Line) -> bool {
 }
 
 /// `.` and `..`, as far as the directory knows them.
-fn dots(fs: &dyn FsRead, dir: InodeNumber) -> Vec<Child> {
-    let child = |name: &[u8], inode| Child {
+fn dots(dir: &Node) -> Vec<DirEntry> {
+    let entry = |name: &[u8], inode| DirEntry {
         name: name.to_vec(),
         inode,
+        file_type: None,
+        cookie: 0,
     };
-    let parent = fs.lookup(dir, b"..").ok().map(|inode| child(b"..", inode));
-    std::iter::once(child(b".", dir)).chain(parent).collect()
+    let fs = dir.filesystem().as_fs();
+    let parent = fs.lookup(dir.inode(), b"..").ok();
+    let parent = parent.map(|inode| entry(b"..", inode));
+    std::iter::once(entry(b".", dir.inode()))
+        .chain(parent)
+        .collect()
 }
 
-fn with_metadata(
-    filesystem: &Filesystem,
-    session: &mut Session,
-    dir: &[u8],
-    children: &[Child],
-) -> Vec<Line> {
-    let fs = filesystem.as_fs();
-    sorted_walk::will_need(fs, children);
+fn with_metadata(session: &mut Session, dir: &Node, children: &[DirEntry]) -> Vec<Line> {
+    let fs = dir.filesystem().as_fs();
+    let inodes: Vec<_> = children.iter().map(|child| child.inode).collect();
+    fs.will_need_metadata(&inodes);
     let mut lines = Vec::with_capacity(children.len());
     for child in children {
-        let found = entry_metadata(fs, child.inode);
-        match found.and_then(|metadata| line(fs, child.name.clone(), child.inode, metadata)) {
+        let node = dir.below(&child.name, child.inode);
+        let metadata = entry_metadata(fs, child.inode).map_err(|e| node.in_image(e));
+        match metadata.and_then(|metadata| line(&node, child.name.clone(), metadata)) {
             Ok(line) => lines.push(line),
-            Err(error) => {
-                let error = error.in_path(join(dir, &child.name));
-                session.report(&filesystem.in_image(error));
-            }
+            Err(error) => session.report(&error),
         }
     }
     lines

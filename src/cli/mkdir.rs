@@ -42,10 +42,13 @@ pub(super) struct Mkdir {
 }
 
 pub(super) fn run(args: &Mkdir, session: &mut Session) -> Result<()> {
-    let targets = (&args.source, &args.write);
-    target::for_each(session, &args.directories, targets, |session, place| {
-        make(args, session, place)
-    })
+    target::for_each(
+        session,
+        &args.directories,
+        &args.source,
+        &args.write,
+        |session, place| make(args, session, place),
+    )
 }
 
 fn make(args: &Mkdir, session: &mut Session, place: &TargetPlace) -> Result<()> {

@@ -251,7 +251,7 @@ fn serve(
 ) -> Result<()> {
     // Before there are other threads, which a signal would end otherwise, and all of us with them.
     let signals = Signals::hold();
-    let (mounted, disk) = mount(args, operands, session)?;
+    let MountedDisk { mounted, disk } = mount(args, operands, session)?;
     let (id, mountpoint) = (mounted.id(), mounted.mountpoint().to_owned());
     companion.watch_over(id, &mountpoint)?;
     match background {
@@ -277,13 +277,15 @@ fn serve(
     served.and(closed)
 }
 
-/// Opens what is meant and mounts it. One that is written needs its disk until it is closed; else
-/// the mount alone holds the images.
-fn mount(
-    args: &Mount,
-    operands: &Operands<'_>,
-    session: &mut Session,
-) -> Result<(Mounted, Option<Disk>)> {
+/// A mount, and what it needs.
+struct MountedDisk {
+    mounted: Mounted,
+    /// Of one that is written, until it is closed; else the mount alone holds the images.
+    disk: Option<Disk>,
+}
+
+/// Opens what is meant and mounts it.
+fn mount(args: &Mount, operands: &Operands<'_>, session: &mut Session) -> Result<MountedDisk> {
     let options = args.fuse_options()?;
     if args.wants_access_times() {
         session.warn("access times are not recorded: the mount is noatime");
@@ -300,7 +302,10 @@ fn mount(
         ..options
     };
     let mounted = fuse::mount(filesystem.driver(), operands.mountpoint, &options)?;
-    Ok((mounted, None))
+    Ok(MountedDisk {
+        mounted,
+        disk: None,
+    })
 }
 
 fn mount_writable(
@@ -308,14 +313,17 @@ fn mount_writable(
     operands: &Operands<'_>,
     options: Options,
     session: &mut Session,
-) -> Result<(Mounted, Option<Disk>)> {
+) -> Result<MountedDisk> {
     let overlay = args.write.overlay.as_deref();
     let new_overlay = overlay.filter(|path| path.symlink_metadata().is_err());
     let disk = operands.source.open_writable(operands.image, overlay);
     let disk = disk.map_err(way_on)?;
     let mounted = mount_disk(&disk, operands, options, session);
     let mounted = mounted.inspect_err(|_| forget(new_overlay))?;
-    Ok((mounted, Some(disk)))
+    Ok(MountedDisk {
+        mounted,
+        disk: Some(disk),
+    })
 }
 
 fn mount_disk(

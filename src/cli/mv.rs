@@ -6,7 +6,9 @@ use diskfs::Result;
 use diskfs::vfs::copy_in::{CopyFrom, CopyInOptions, CopyTo, copy_within};
 use diskfs::vfs::copy_out::Summary;
 use diskfs::vfs::edit::{Removed, remove_tree};
-use diskfs::vfs::{self, Error as FsError, Follow, InodeNumber, RenameMode, resolve_parent};
+use diskfs::vfs::{
+    self, Error as FsError, Follow, FsWrite, InodeNumber, Metadata, RenameMode, resolve_parent,
+};
 
 use super::into_dir::{Destination, base_name};
 use super::operand::{Operand, with_destination};
@@ -83,7 +85,7 @@ impl Mv {
         let mut progress = Progress::new(session.progress(), None);
         let mut copied = Vec::new();
         for place in places {
-            match self.move_one(session, (place, &destination), &mut progress) {
+            match self.move_one(session, place, &destination, &mut progress) {
                 Ok(Moved::Renamed) => {}
                 Ok(Moved::Copied) => copied.push(place),
                 Err(error) => session.report(&error),
@@ -109,7 +111,8 @@ impl Mv {
     fn move_one(
         &self,
         session: &mut Session,
-        (from, destination): (&TargetPlace, &Destination),
+        from: &TargetPlace,
+        destination: &Destination,
         progress: &mut Progress,
     ) -> Result<Moved> {
         let no_name = || FsError::new(vfs::ErrorKind::Invalid, "has no name to move by");
@@ -152,7 +155,10 @@ fn copy(
         if keep {
             return Ok(Moved::Renamed);
         }
-        make_room(from, source, to, (dir, &name, there))?;
+        let failed = |e: FsError| to.error(e.in_path(&to.path));
+        let source = from.fs().metadata(source).map_err(|e| from.error(e))?;
+        let there = to.fs().metadata(there).map_err(failed)?;
+        make_room(to.fs(), dir, &name, &source, &there).map_err(failed)?;
     }
     let source = CopyFrom {
         fs: from.fs(),
@@ -180,21 +186,18 @@ fn copy(
 
 /// Removes what a move replaces.
 fn make_room(
-    from: &TargetPlace,
-    source: InodeNumber,
-    to: &TargetPlace,
-    (dir, name, there): (InodeNumber, &[u8], InodeNumber),
-) -> Result<()> {
-    let failed = |e: FsError| to.error(e.in_path(&to.path));
-    let source = from.fs().metadata(source).map_err(|e| from.error(e))?;
-    let there = to.fs().metadata(there).map_err(failed)?;
-    let removed = match (source.is_dir(), there.is_dir()) {
-        (true, true) => to.fs().rmdir(dir, name),
+    fs: &dyn FsWrite,
+    dir: InodeNumber,
+    name: &[u8],
+    source: &Metadata,
+    there: &Metadata,
+) -> vfs::Result<()> {
+    match (source.is_dir(), there.is_dir()) {
+        (true, true) => fs.rmdir(dir, name),
         (false, true) => Err(vfs::ErrorKind::IsADirectory.into()),
         (true, false) => Err(vfs::ErrorKind::NotADirectory.into()),
-        (false, false) => to.fs().unlink(dir, name),
-    };
-    removed.map_err(failed)
+        (false, false) => fs.unlink(dir, name),
+    }
 }
 
 /// Removes what was copied.

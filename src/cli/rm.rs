@@ -47,13 +47,16 @@ pub(super) struct Rm {
 
 pub(super) fn run(args: &Rm, session: &mut Session) -> Result<()> {
     let mut progress = Progress::new(session.progress(), None);
-    let targets = (&args.source, &args.write);
-    let done = target::for_each(session, &args.paths, targets, |session, place| {
-        match args.remove(session, place, &mut progress) {
+    let done = target::for_each(
+        session,
+        &args.paths,
+        &args.source,
+        &args.write,
+        |session, place| match args.remove(session, place, &mut progress) {
             Err(error) if args.force && error.kind() == ErrorKind::NotFound => Ok(()),
             done => done,
-        }
-    });
+        },
+    );
     progress.finish();
     done
 }

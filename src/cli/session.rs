@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 
 use diskfs::vfs::{self, Follow, glob};
-use diskfs::{Disk, Error, ErrorKind, Filesystem, Result, block};
+use diskfs::{Disk, Error, ErrorKind, Filesystem, Node, Result, block};
 use serde_json::{Map, Value, json};
 
 use super::operand::{Operand, Place};
@@ -254,8 +254,7 @@ pub(crate) fn expanded(filesystem: &Filesystem, path: Vec<u8>) -> Result<Vec<Vec
     if !glob::is_pattern(&path) || filesystem.resolve(&path, Follow::AllButLast).is_ok() {
         return Ok(vec![path]);
     }
-    let found = glob::expand(filesystem.as_fs(), &path);
-    let found = found.map_err(|error| filesystem.in_image(error))?;
+    let found = filesystem.glob(&path)?;
     if found.is_empty() {
         let error = vfs::Error::new(vfs::ErrorKind::NotFound, "no file matches the pattern");
         return Err(filesystem.in_image(error.in_path(path)));
@@ -281,6 +280,13 @@ pub(crate) struct Located {
     pub(crate) image: OsString,
     pub(crate) filesystem: Filesystem,
     pub(crate) path: Vec<u8>,
+}
+
+impl Located {
+    /// Finds the file.
+    pub(crate) fn node(&self, follow: Follow) -> Result<Node> {
+        self.filesystem.node(&self.path, follow)
+    }
 }
 
 /// A path of `place` as it is shown: with its image before it where `places` are in several.

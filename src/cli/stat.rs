@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::Args;
 
 use diskfs::Result;
-use diskfs::vfs::{self, FileType, Follow, Metadata, Timestamp};
+use diskfs::vfs::{FileType, Follow, Metadata, Timestamp};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
@@ -73,18 +73,16 @@ pub(super) fn run(args: &Stat, session: &mut Session) -> Result<()> {
 }
 
 fn facts(place: &Located, follow: Follow) -> Result<Facts> {
-    let filesystem = &place.filesystem;
-    let inode = filesystem.resolve(&place.path, follow)?;
-    let in_place = |e: vfs::Error| filesystem.in_image(e.in_path(&place.path));
-    let metadata = filesystem.as_fs().metadata(inode).map_err(in_place)?;
+    let node = place.node(follow)?;
+    let metadata = node.metadata()?;
     let target = match metadata.file_type {
-        FileType::Symlink => Some(filesystem.as_fs().read_link(inode).map_err(in_place)?),
+        FileType::Symlink => Some(node.read_link()?),
         _ => None,
     };
     Ok(Facts {
         metadata,
         target,
-        xattrs: filesystem.xattrs_of(inode)?,
+        xattrs: node.xattrs()?,
     })
 }
 

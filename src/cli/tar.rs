@@ -8,23 +8,24 @@ use std::collections::HashMap;
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::slice;
 
 use clap::Args;
 
-use diskfs::vfs::{FileType, Follow, InodeNumber};
-use diskfs::{Error, ErrorKind, Filesystem, Result};
+use diskfs::vfs::{FileType, Follow, InodeNumber, Metadata};
+use diskfs::{Error, ErrorKind, Node, Result};
 use serde_json::Map;
 
-use super::copy::{self, Buffer, Source};
+use super::copy::{self, Buffer};
 use super::operand::Operand;
 use super::options::SourceArgs;
 use super::out_file::{OutFile, is_standard};
 use super::progress::{Holes, Progress, TotalBytes, sizes_below};
-use super::session::{Located, Output, Session, raw_stdout};
+use super::session::{Output, Session, raw_stdout};
 use super::show::json::{self as document, put_name};
 use super::show::name::{join, text};
-use super::sorted_walk::{Entry, SortedWalk};
 use member::Member;
+use sparse::Sparse;
 use writer::Writer;
 
 /// Pack files into a tar archive
@@ -72,12 +73,11 @@ pub(super) fn run(args: &Tar, session: &mut Session) -> Result<()> {
     if let Some(directory) = &args.directory_in_image {
         place.path = join(&place.path, directory.as_bytes().trim_ascii_start());
     }
-    let directory = place.filesystem.resolve(&place.path, Follow::All)?;
-    let metadata = place.filesystem.as_fs().metadata(directory);
-    if !metadata.map_err(|e| place.filesystem.in_image(e))?.is_dir() {
+    let directory = place.node(Follow::All)?;
+    if !directory.metadata()?.is_dir() {
         let error = diskfs::vfs::Error::from(diskfs::vfs::ErrorKind::NotADirectory)
             .with_hint("name its directory, and the file as a member: IMG:/DIR FILE");
-        return Err(place.filesystem.in_image(error.in_path(&place.path)));
+        return Err(directory.in_image(error));
     }
     let file = args.file.as_deref().filter(|path| !is_standard(path));
     let out = match file {
@@ -91,15 +91,14 @@ pub(super) fn run(args: &Tar, session: &mut Session) -> Result<()> {
         None => OutFile::stdout()?,
     };
     let mut packer = Packer {
-        filesystem: place.filesystem.clone(),
         writer: Writer::new(io::BufWriter::with_capacity(copy::BUFFER_BYTES, out)),
         links: HashMap::new(),
         buffer: Buffer::default(),
-        progress: Progress::new(session.progress(), args.total(&place, directory)),
+        progress: Progress::new(session.progress(), args.total(&directory)),
         with_xattrs: !args.no_xattrs,
         files: 0,
     };
-    packer.pack_all(args, session, &place, directory)?;
+    packer.pack_all(args, session, &directory)?;
     packer.progress.finish();
     let out = packer.writer.finish()?.into_inner();
     out.map_err(io::IntoInnerError::into_error)?.finish(file)?;
@@ -111,24 +110,21 @@ pub(super) fn run(args: &Tar, session: &mut Session) -> Result<()> {
 
 impl Tar {
     /// How much there is to pack.
-    fn total(&self, place: &Located, directory: InodeNumber) -> TotalBytes {
-        let filesystem = &place.filesystem;
-        let members = self.members.iter().filter_map(|member| {
-            let path = in_directory(place, member.as_bytes());
-            let start = filesystem.resolve(&path, Follow::AllButLast).ok()?;
-            Some((filesystem.clone(), start))
-        });
+    fn total(&self, directory: &Node) -> TotalBytes {
+        let members = self.members.iter();
+        let members = members.filter_map(|name| member(directory, name.as_bytes()).ok());
         let mut starts: Vec<_> = members.collect();
         if self.members.is_empty() {
-            starts.push((filesystem.clone(), directory));
+            starts.push(directory.clone());
         }
         sizes_below(starts, Holes::LeftOut)
     }
 }
 
-/// The path of a member that is named.
-fn in_directory(place: &Located, name: &[u8]) -> Vec<u8> {
-    join(&place.path, name.strip_prefix(b"/").unwrap_or(name))
+/// Finds a member that is named.
+fn member(directory: &Node, name: &[u8]) -> Result<Node> {
+    let path = join(directory.path(), name.strip_prefix(b"/").unwrap_or(name));
+    directory.filesystem().node(path, Follow::AllButLast)
 }
 
 impl Tar {
@@ -147,7 +143,6 @@ impl Tar {
 }
 
 struct Packer {
-    filesystem: Filesystem,
     writer: Writer<io::BufWriter<OutFile>>,
     /// The name under which a file with several names was packed first.
     links: HashMap<InodeNumber, Vec<u8>>,
@@ -159,41 +154,27 @@ struct Packer {
 }
 
 impl Packer {
-    fn pack_all(
-        &mut self,
-        args: &Tar,
-        session: &mut Session,
-        place: &Located,
-        directory: InodeNumber,
-    ) -> Result<()> {
+    fn pack_all(&mut self, args: &Tar, session: &mut Session, directory: &Node) -> Result<()> {
         if args.members.is_empty() {
-            return self.pack_tree(session, b".", &place.path, directory);
+            return self.pack_tree(session, b".", directory);
         }
-        for member in &args.members {
-            let name = member.as_bytes();
-            let path = in_directory(place, name);
-            match self.filesystem.resolve(&path, Follow::AllButLast) {
-                Ok(start) => self.pack_tree(session, clean(name), &path, start)?,
+        for name in &args.members {
+            let name = name.as_bytes();
+            match member(directory, name) {
+                Ok(start) => self.pack_tree(session, clean(name), &start)?,
                 Err(error) => session.report(&error),
             }
         }
         Ok(())
     }
 
-    /// Packs what is at `base` in the image as `prefix`, with all below it.
-    fn pack_tree(
-        &mut self,
-        session: &mut Session,
-        prefix: &[u8],
-        base: &[u8],
-        start: InodeNumber,
-    ) -> Result<()> {
-        let filesystem = self.filesystem.clone();
-        for entry in SortedWalk::new(filesystem.as_fs(), start) {
+    /// Packs a file as `prefix`, with all below it.
+    fn pack_tree(&mut self, session: &mut Session, prefix: &[u8], start: &Node) -> Result<()> {
+        for entry in start.walk_sorted() {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(error) => {
-                    session.report(&filesystem.in_image(error.below(base)));
+                    session.report(&error);
                     continue;
                 }
             };
@@ -202,8 +183,9 @@ impl Packer {
                 session.warn(&format!("{name}: a socket has no place in an archive"));
                 continue;
             }
-            let (name, path) = (join(prefix, &entry.path), join(base, &entry.path));
-            match self.member(name, path, &entry) {
+            let name = join(prefix, &entry.path);
+            let node = start.below(&entry.path, entry.metadata.inode);
+            match self.member(name, node, entry.metadata) {
                 Ok(member) => self.pack(session, &member)?,
                 Err(error) => session.report(&error),
             }
@@ -212,36 +194,34 @@ impl Packer {
     }
 
     /// All of a file but its contents.
-    fn member(&mut self, name: Vec<u8>, path: Vec<u8>, entry: &Entry) -> Result<Member> {
-        let metadata = &entry.metadata;
-        let fs = self.filesystem.as_fs();
-        let in_place = |e: diskfs::vfs::Error| self.filesystem.in_image(e.in_path(&path));
+    fn member(&mut self, name: Vec<u8>, node: Node, metadata: Metadata) -> Result<Member> {
         let target = match metadata.file_type {
-            FileType::Symlink => Some(fs.read_link(metadata.inode).map_err(in_place)?),
+            FileType::Symlink => Some(node.read_link()?),
             _ => None,
         };
         let xattrs = if self.with_xattrs {
-            self.filesystem.xattrs_of(metadata.inode)?
+            node.xattrs()?
         } else {
             Vec::new()
         };
         let sparse = match metadata.file_type {
-            FileType::Regular => sparse::map(fs, metadata).map_err(in_place)?,
+            FileType::Regular => sparse::map(&node, &metadata)?,
             _ => None,
         };
         let mut member = Member {
             name,
-            path,
-            metadata: metadata.clone(),
+            node,
+            metadata,
             target,
             hard_link: None,
             xattrs,
             sparse,
         };
-        if metadata.links > 1 && !metadata.is_dir() {
-            member.hard_link = self.links.get(&metadata.inode).cloned();
+        if member.metadata.links > 1 && !member.metadata.is_dir() {
+            let inode = member.metadata.inode;
+            member.hard_link = self.links.get(&inode).cloned();
             if member.hard_link.is_none() {
-                self.links.insert(metadata.inode, member.name.clone());
+                self.links.insert(inode, member.name.clone());
             }
         }
         Ok(member)
@@ -261,33 +241,29 @@ impl Packer {
             Some(sparse) => self.writer.write(&sparse.encoded())?,
             None => 0,
         };
-        let whole = [(0, member.metadata.size_bytes)];
+        let whole = 0..member.metadata.size_bytes;
         let runs = member
             .sparse
             .as_ref()
-            .map_or(&whole[..], |sparse| sparse.runs());
+            .map_or(slice::from_ref(&whole), Sparse::runs);
+        let mut file = member.node.clone().open_with(&member.metadata)?;
         for run in runs {
             let (writer, progress) = (&mut self.writer, &mut self.progress);
             let mut write_error = None;
-            let source = Source {
-                filesystem: &self.filesystem,
-                inode: member.metadata.inode,
-                path: &member.path,
-            };
-            let copied = copy::range(source, *run, &mut self.buffer, |piece| {
+            let copied = copy::range(&mut file, run.clone(), &mut self.buffer, |piece| {
                 let wrote = writer.write(piece);
                 written += wrote.inspect_err(|e| write_error = Some(e.kind()))?;
                 progress.advance(piece.len() as u64);
                 Ok(())
             });
             match copied {
-                Ok(copied) if copied == run.1 => {}
+                Ok(copied) if copied == run.end - run.start => {}
                 Ok(_) => {
                     let error = diskfs::vfs::Error::new(
                         diskfs::vfs::ErrorKind::Corrupt,
                         "file is shorter than its inode says; the rest is packed as zeroes",
                     );
-                    session.report(&self.filesystem.in_image(error.in_path(&member.path)));
+                    session.report(&member.node.in_image(error));
                     break;
                 }
                 Err(error) if write_error.is_some() => return Err(error),

@@ -160,7 +160,8 @@ pub(crate) fn new_file(permissions: u16) -> NewAttributes {
 pub(crate) fn for_each(
     session: &mut Session,
     operands: &[Operand],
-    (source, write): (&SourceArgs, &WriteArgs),
+    source: &SourceArgs,
+    write: &WriteArgs,
     mut work: impl FnMut(&mut Session, &TargetPlace) -> Result<()>,
 ) -> Result<()> {
     let mut targets = Targets::new(source, write);

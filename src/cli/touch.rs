@@ -55,8 +55,13 @@ pub(super) struct Touch {
 }
 
 pub(super) fn run(args: &Touch, session: &mut Session) -> Result<()> {
-    let targets = (&args.source, &args.write);
-    target::for_each(session, &args.paths, targets, |_, place| args.touch(place))
+    target::for_each(
+        session,
+        &args.paths,
+        &args.source,
+        &args.write,
+        |_, place| args.touch(place),
+    )
 }
 
 impl Touch {

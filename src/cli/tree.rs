@@ -4,15 +4,14 @@ use std::io::Write;
 
 use clap::Args;
 
-use diskfs::Result;
 use diskfs::vfs::{FileType, Follow};
+use diskfs::{Result, SortedEntry};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
 use super::session::{Located, Output, Session, name_style, stdout};
 use super::show::json::{self, List, put_name};
 use super::show::name::{NameStyle, join};
-use super::sorted_walk::{Entry, SortedWalk};
 
 /// Show directories as a tree
 #[derive(Debug, Args)]
@@ -76,7 +75,7 @@ pub(super) fn run(args: &Tree, session: &mut Session) -> Result<()> {
         let mut trunks: Vec<&str> = Vec::new();
         visit(args, session, place, |entry, target| {
             count.add(entry);
-            draw(&mut out, style, place, (entry, target), &mut trunks)
+            draw(&mut out, style, place, entry, target, &mut trunks)
         })?;
     }
     if !places.is_empty() {
@@ -90,23 +89,22 @@ fn visit(
     args: &Tree,
     session: &mut Session,
     place: &Located,
-    mut show: impl FnMut(&Entry, Option<&[u8]>) -> Result<()>,
+    mut show: impl FnMut(&SortedEntry, Option<&[u8]>) -> Result<()>,
 ) -> Result<()> {
-    let filesystem = &place.filesystem;
-    let start = match filesystem.resolve(&place.path, Follow::All) {
+    let start = match place.node(Follow::All) {
         Ok(start) => start,
         Err(error) => {
             session.report(&error);
             return Ok(());
         }
     };
-    let mut walk = SortedWalk::new(filesystem.as_fs(), start);
+    let mut walk = start.walk_sorted();
     walk.keep(|name| args.all || !name.starts_with(b"."), args.directories);
     while let Some(entry) = walk.next() {
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
-                session.report(&filesystem.in_image(error.below(&place.path)));
+                session.report(&error);
                 continue;
             }
         };
@@ -114,7 +112,10 @@ fn visit(
             walk.skip_dir();
         }
         let target = match entry.metadata.file_type {
-            FileType::Symlink => filesystem.as_fs().read_link(entry.metadata.inode).ok(),
+            FileType::Symlink => {
+                let link = start.below(&entry.path, entry.metadata.inode);
+                link.read_link().ok()
+            }
             _ => None,
         };
         show(&entry, target.as_deref())?;
@@ -126,7 +127,8 @@ fn draw(
     out: &mut dyn Write,
     style: NameStyle,
     place: &Located,
-    (entry, target): (&Entry, Option<&[u8]>),
+    entry: &SortedEntry,
+    target: Option<&[u8]>,
     trunks: &mut Vec<&str>,
 ) -> Result<()> {
     if entry.depth == 0 {
@@ -147,7 +149,7 @@ fn draw(
 }
 
 impl Count {
-    fn add(&mut self, entry: &Entry) {
+    fn add(&mut self, entry: &SortedEntry) {
         match entry.metadata.is_dir() {
             true if entry.depth == 0 => {}
             true => self.directories += 1,

@@ -88,11 +88,16 @@ impl NewSize {
 }
 
 pub(super) fn run(args: &Truncate, session: &mut Session) -> Result<()> {
-    let targets = (&args.source, &args.write);
-    target::for_each(session, &args.paths, targets, |_, place| {
-        let done = truncate(args, place);
-        done.map_err(|e| place.error(e.in_path(&place.path)))
-    })
+    target::for_each(
+        session,
+        &args.paths,
+        &args.source,
+        &args.write,
+        |_, place| {
+            let done = truncate(args, place);
+            done.map_err(|e| place.error(e.in_path(&place.path)))
+        },
+    )
 }
 
 fn truncate(args: &Truncate, place: &TargetPlace) -> vfs::Result<()> {

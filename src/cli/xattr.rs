@@ -178,8 +178,7 @@ fn list(args: &List, session: &mut Session) -> Result<()> {
     let Some(place) = session.place(&args.path, &args.source) else {
         return Ok(());
     };
-    let inode = place.filesystem.resolve(&place.path, args.link.follow())?;
-    let pairs = place.filesystem.xattrs_of(inode)?;
+    let pairs = place.node(args.link.follow())?.xattrs()?;
     let mut out = stdout()?;
     if session.output() == Output::Json {
         let mut fields = Map::new();
@@ -200,13 +199,10 @@ fn get(args: &Get, session: &mut Session) -> Result<()> {
     let Some(place) = session.place(&args.path, &args.source) else {
         return Ok(());
     };
-    let inode = place.filesystem.resolve(&place.path, args.link.follow())?;
+    let node = place.node(args.link.follow())?;
     let name = args.name.as_bytes();
-    let missing = || vfs::Error::from(vfs::ErrorKind::NoAttribute);
-    let value = place.filesystem.as_fs().xattr(inode, name);
-    let value = value
-        .and_then(|value| value.ok_or_else(missing))
-        .map_err(|e| place.filesystem.in_image(e.in_path(&place.path)))?;
+    let missing = || node.in_image(vfs::ErrorKind::NoAttribute.into());
+    let value = node.xattr(name)?.ok_or_else(missing)?;
     if session.output() == Output::Json {
         let pair = [(name.to_vec(), value)];
         let mut fields = Map::new();
@@ -232,21 +228,31 @@ fn get(args: &Get, session: &mut Session) -> Result<()> {
 }
 
 fn set(args: &Set, session: &mut Session) -> Result<()> {
-    let targets = (&args.source, &args.write);
-    target::for_each(session, &args.paths, targets, |_, place| {
-        change(place, args.link, |fs, inode| {
-            fs.set_xattr(inode, args.name.as_bytes(), &args.value.0, SetXattr::Any)
-        })
-    })
+    target::for_each(
+        session,
+        &args.paths,
+        &args.source,
+        &args.write,
+        |_, place| {
+            change(place, args.link, |fs, inode| {
+                fs.set_xattr(inode, args.name.as_bytes(), &args.value.0, SetXattr::Any)
+            })
+        },
+    )
 }
 
 fn remove(args: &Remove, session: &mut Session) -> Result<()> {
-    let targets = (&args.source, &args.write);
-    target::for_each(session, &args.paths, targets, |_, place| {
-        change(place, args.link, |fs, inode| {
-            fs.remove_xattr(inode, args.name.as_bytes())
-        })
-    })
+    target::for_each(
+        session,
+        &args.paths,
+        &args.source,
+        &args.write,
+        |_, place| {
+            change(place, args.link, |fs, inode| {
+                fs.remove_xattr(inode, args.name.as_bytes())
+            })
+        },
+    )
 }
 
 fn change(

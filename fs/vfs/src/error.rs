@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::InodeNumber;
+use crate::join::join;
 
 /// [`std::result::Result`] with the filesystem layer's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
@@ -177,17 +178,8 @@ impl Error {
     /// Puts `dir` before the path: what a walk or a copy tells is relative to where it began.
     #[must_use]
     pub fn below(mut self, dir: impl AsRef<[u8]>) -> Self {
-        let mut path = dir.as_ref().to_vec();
-        match self.0.path.take() {
-            Some(rest) if !rest.is_empty() => {
-                if !path.is_empty() && !path.ends_with(b"/") {
-                    path.push(b'/');
-                }
-                path.extend_from_slice(&rest);
-            }
-            _ => {}
-        }
-        self.0.path = Some(path);
+        let rest = self.0.path.take().unwrap_or_default();
+        self.0.path = Some(join(dir.as_ref(), &rest));
         self
     }
 

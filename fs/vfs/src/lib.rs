@@ -28,6 +28,7 @@ mod fs;
 mod fs_write;
 pub mod glob;
 mod holds;
+mod join;
 mod metadata;
 mod mount_tree;
 pub mod path;

@@ -2,6 +2,8 @@
 
 use crate::{Error, ErrorKind, FileType, FsRead, InodeNumber, Result};
 
+pub use crate::join::join;
+
 /// The most symlinks that one look-up follows: as Linux does it (`path_resolution(7)`).
 pub const MAX_SYMLINKS: usize = 40;
 

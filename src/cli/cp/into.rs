@@ -30,8 +30,8 @@ pub(super) fn run(
     }
     let mut total = Total::default();
     if let Some(place) = targets.place(session, destination)? {
-        let found = find_all(args, session, (sources, &place), &mut targets)?;
-        if let Err(error) = copy_all(args, session, &found, (place, &mut total)) {
+        let found = find_all(args, session, sources, &place, &mut targets)?;
+        if let Err(error) = copy_all(args, session, &found, place, &mut total) {
             session.report(&error);
         }
     }
@@ -57,7 +57,8 @@ enum Source {
 fn find_all(
     args: &Cp,
     session: &mut Session,
-    (sources, destination): (&[Operand], &TargetPlace),
+    sources: &[Operand],
+    destination: &TargetPlace,
     targets: &mut Targets<'_>,
 ) -> Result<Vec<Source>> {
     let mut found = Vec::new();
@@ -144,7 +145,7 @@ impl Source {
             } => {
                 let source = CopyFrom {
                     fs: filesystem.as_fs(),
-                    inode: super::out::source(args, filesystem, path)?,
+                    inode: super::out::source(args, filesystem, path)?.inode(),
                     same: *same,
                 };
                 copy_within(place.fs(), source, to, options, progress)
@@ -171,7 +172,8 @@ fn copy_all(
     args: &Cp,
     session: &mut Session,
     sources: &[Source],
-    (place, total): (TargetPlace, &mut Total),
+    place: TargetPlace,
+    total: &mut Total,
 ) -> Result<()> {
     let as_name = args.no_target_directory.into();
     // One that could not be opened was told, and counts all the same.
@@ -180,7 +182,7 @@ fn copy_all(
     let options = options(args, &destination);
     let mut progress = Progress::new(session.progress(), size(args, sources));
     for source in sources {
-        match copy(args, source, (&destination, &options), &mut progress) {
+        match copy(args, source, &destination, &options, &mut progress) {
             Ok(summary) => {
                 total.add(&summary);
                 report(session, summary, |error| source.told(error));
@@ -210,10 +212,7 @@ fn size(args: &Cp, sources: &[Source]) -> progress::TotalBytes {
             filesystem,
             path,
             same: false,
-        } => Some((
-            filesystem.clone(),
-            filesystem.resolve(path, args.follow()).ok()?,
-        )),
+        } => filesystem.node(path, args.follow()).ok(),
         _ => None,
     });
     let guest = guest.collect::<Option<Vec<_>>>();
@@ -243,7 +242,8 @@ fn options(args: &Cp, destination: &Destination) -> CopyInOptions {
 fn copy(
     args: &Cp,
     source: &Source,
-    (destination, options): (&Destination, &CopyInOptions),
+    destination: &Destination,
+    options: &CopyInOptions,
     progress: &mut Progress,
 ) -> Result<Summary> {
     source.check_recursive(args)?;

@@ -5,9 +5,8 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use diskfs::vfs::copy_out::{CopyOptions, Existing, OnError, Summary, copy_out};
-use diskfs::vfs::{self, InodeNumber};
-use diskfs::{Error, ErrorKind, Filesystem, Result};
+use diskfs::vfs::copy_out::{CopyOptions, Existing, OnError, Summary};
+use diskfs::{Error, ErrorKind, Filesystem, Node, Result, vfs};
 
 use super::{Cp, Total, count, report};
 use crate::cli::into_dir::base_name;
@@ -53,11 +52,9 @@ pub(super) fn run(
 
 /// How much there is to copy.
 fn total(args: &Cp, places: &[Located]) -> TotalBytes {
-    let found = places.iter().filter_map(|place| {
-        let filesystem = place.filesystem.clone();
-        let start = filesystem.resolve(&place.path, args.follow()).ok()?;
-        Some((filesystem, start))
-    });
+    let found = places
+        .iter()
+        .filter_map(|place| place.node(args.follow()).ok());
     sizes_below(found.collect(), Holes::LeftOut)
 }
 
@@ -85,19 +82,17 @@ fn copy(args: &Cp, place: &Located, to: &Path, progress: &mut Progress) -> Resul
     let told = &mut |_: &[u8], summary: &Summary| {
         progress.set(files + count(summary), bytes + summary.bytes);
     };
-    copy_out(filesystem.as_fs(), source, &destination, &options, told)
-        .map_err(|e| filesystem.in_image(e.below(&place.path)))
+    source.copy_to(&destination, &options, told)
 }
 
 /// The file that is meant, which is no directory without -r.
-pub(super) fn source(args: &Cp, filesystem: &Filesystem, path: &[u8]) -> Result<InodeNumber> {
-    let inode = filesystem.resolve(path, args.follow())?;
-    let metadata = filesystem.as_fs().metadata(inode);
-    if metadata.map_err(|e| filesystem.in_image(e))?.is_dir() && !args.is_recursive() {
-        let error = vfs::Error::from(vfs::ErrorKind::IsADirectory).in_path(path);
-        return Err(filesystem.in_image(error.with_hint("give -r to copy it with what is in it")));
+pub(super) fn source(args: &Cp, filesystem: &Filesystem, path: &[u8]) -> Result<Node> {
+    let node = filesystem.node(path, args.follow())?;
+    if node.metadata()?.is_dir() && !args.is_recursive() {
+        let error = vfs::Error::from(vfs::ErrorKind::IsADirectory);
+        return Err(node.in_image(error.with_hint("give -r to copy it with what is in it")));
     }
-    Ok(inode)
+    Ok(node)
 }
 
 /// What is in the way of a copy is removed; some things should not be.

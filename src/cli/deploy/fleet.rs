@@ -38,14 +38,13 @@ pub(super) fn run(args: &Deploy, plan: &Plan, jobs: &Path, session: &mut Session
     let jobs = queued(read(jobs)?);
     let queues = Queues::default();
     let mut out = stdout()?;
-    let work = |(job, place): &(Job, Option<Place>)| {
-        let _turn = place.as_ref().map(|place| queues.wait(place));
-        deploy(args, plan, job)
+    let work = |queued: &Queued| {
+        let _turn = queued.place.as_ref().map(|place| queues.wait(place));
+        deploy(args, plan, &queued.job)
     };
-    let tell = |(job, _): &(Job, Option<Place>), told: std::result::Result<Value, Value>| match told
-    {
+    let tell = |queued: &Queued, told: std::result::Result<Value, Value>| match told {
         Ok(told) => told,
-        Err(error) => json!({ "image": job.image, "error": error }),
+        Err(error) => json!({ "image": queued.job.image, "error": error }),
     };
     let failed = "guests could not be deployed";
     fleet::run(session, &mut out, jobs, args.jobs, work, tell, failed)
@@ -60,8 +59,15 @@ struct Place {
     before: usize,
 }
 
-/// The jobs with their places; none for an image that can't be found, which its job tells.
-fn queued(jobs: Vec<Job>) -> Vec<(Job, Option<Place>)> {
+/// A job and its place.
+struct Queued {
+    job: Job,
+    /// `None` for an image that can't be found, which the job tells.
+    place: Option<Place>,
+}
+
+/// The jobs with their places.
+fn queued(jobs: Vec<Job>) -> Vec<Queued> {
     let mut lengths: HashMap<(u64, u64), usize> = HashMap::new();
     let place = |job: Job| {
         let metadata = fs::metadata(&job.image).ok();
@@ -72,7 +78,7 @@ fn queued(jobs: Vec<Job>) -> Vec<(Job, Option<Place>)> {
             *length += 1;
             Place { image, before }
         });
-        (job, place)
+        Queued { job, place }
     };
     jobs.into_iter().map(place).collect()
 }

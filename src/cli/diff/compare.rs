@@ -1,14 +1,13 @@
 //! Whether two files are the same.
 
 use std::cell::RefCell;
+use std::io::{Read, Seek, SeekFrom};
 
-use diskfs::Result;
-use diskfs::vfs::{FileExtentKind, FileType, InodeNumber};
+use diskfs::vfs::{FileExtentKind, FileType};
+use diskfs::{File, Node, Result, SortedEntry};
 
 use super::pairs::Pair;
 use super::side::Side;
-use crate::cli::show::name::join;
-use crate::cli::sorted_walk::Entry;
 
 /// Read at once of each side: as much as a copy reads of one.
 const PIECE_BYTES: usize = 512 << 10;
@@ -57,7 +56,7 @@ impl Comparison<'_> {
     pub(super) fn outcome(&self, pair: Pair) -> Result<Outcome> {
         let (mut aspects, mut read_bytes) = (Vec::new(), 0);
         if let Pair::Both(both) = &pair {
-            aspects = self.aspects(&both.0, &both.1, &mut read_bytes)?;
+            aspects = self.aspects(&both.from, &both.to, &mut read_bytes)?;
         }
         Ok(Outcome {
             pair,
@@ -66,7 +65,12 @@ impl Comparison<'_> {
         })
     }
 
-    fn aspects(&self, from: &Entry, to: &Entry, read_bytes: &mut u64) -> Result<Vec<Aspect>> {
+    fn aspects(
+        &self,
+        from: &SortedEntry,
+        to: &SortedEntry,
+        read_bytes: &mut u64,
+    ) -> Result<Vec<Aspect>> {
         let (a, b) = (&from.metadata, &to.metadata);
         if a.file_type != b.file_type {
             return Ok(vec![Aspect::Type]);
@@ -86,13 +90,10 @@ impl Comparison<'_> {
             let rewritten = resized || !trusted && !self.has_same_contents(from, to, read_bytes)?;
             note(rewritten, Aspect::Content);
         }
-        let xattrs = |side: &Side, entry: &Entry| side.filesystem.xattrs_of(entry.metadata.inode);
-        note(
-            xattrs(self.from, from)? != xattrs(self.to, to)?,
-            Aspect::Xattrs,
-        );
+        let (from, to) = (self.from.node(from), self.to.node(to));
+        note(from.xattrs()? != to.xattrs()?, Aspect::Xattrs);
         if a.file_type == FileType::Symlink {
-            let (old, new) = (target(self.from, from)?, target(self.to, to)?);
+            let (old, new) = (from.read_link()?, to.read_link()?);
             note(old != new, Aspect::Target(old, new));
         }
         note(a.device != b.device, Aspect::Device);
@@ -101,23 +102,30 @@ impl Comparison<'_> {
     }
 
     /// Whether two files of one size have the same bytes, read only where nothing else tells.
-    fn has_same_contents(&self, from: &Entry, to: &Entry, read_bytes: &mut u64) -> Result<bool> {
+    fn has_same_contents(
+        &self,
+        from: &SortedEntry,
+        to: &SortedEntry,
+        read_bytes: &mut u64,
+    ) -> Result<bool> {
         let size_bytes = from.metadata.size_bytes;
-        let (a, b) = (from.metadata.inode, to.metadata.inode);
-        if size_bytes == 0 || self.from.shares(a, self.to, b, size_bytes) {
+        let (a, b) = (self.from.node(from), self.to.node(to));
+        if size_bytes == 0 || self.from.shares(&a, self.to, &b, size_bytes) {
             return Ok(true);
         }
+        let mut a = a.open_with(&from.metadata)?;
+        let mut b = b.open_with(&to.metadata)?;
         let mut at = 0;
         while at < size_bytes {
-            let hole_end = hole_end(self.from, a, at).min(hole_end(self.to, b, at));
+            let hole_end = hole_end(a.node(), at).min(hole_end(b.node(), at));
             if hole_end > at {
                 at = hole_end;
                 continue;
             }
             let len = piece_len(size_bytes - at);
             let is_same = with_buffers(len, |buf, other| {
-                read(self.from, from, at, buf)?;
-                read(self.to, to, at, other)?;
+                read(&mut a, at, buf)?;
+                read(&mut b, at, other)?;
                 Ok(buf == other)
             })?;
             *read_bytes = read_bytes.saturating_add(2 * len as u64);
@@ -135,8 +143,8 @@ fn piece_len(left: u64) -> usize {
 }
 
 /// Where the hole ends that `at` is in; `at` itself where there is none, or nobody knows.
-fn hole_end(side: &Side, inode: InodeNumber, at: u64) -> u64 {
-    let runs = side.filesystem.as_fs().extents_of(inode, at);
+fn hole_end(node: &Node, at: u64) -> u64 {
+    let runs = node.extents(at);
     match runs.ok().and_then(|mut runs| runs.next()) {
         Some(Ok(run)) if run.kind == FileExtentKind::Hole && run.offset == at => {
             at.saturating_add(run.len_bytes)
@@ -160,21 +168,9 @@ fn with_buffers<T>(len: usize, work: impl FnOnce(&mut [u8], &mut [u8]) -> Result
 }
 
 /// Fills `buf`; with zeroes behind the end of a file that is shorter than its metadata says.
-fn read(side: &Side, entry: &Entry, at: u64, buf: &mut [u8]) -> Result<()> {
-    let fs = side.filesystem.as_fs();
-    fs.will_need(entry.metadata.inode, at, 2 * PIECE_BYTES as u64);
-    let read = fs.read_at(entry.metadata.inode, at, buf);
-    let read = read.map_err(|e| failed(side, entry, e))?;
+fn read(file: &mut File, at: u64, buf: &mut [u8]) -> Result<()> {
+    file.seek(SeekFrom::Start(at))?;
+    let read = file.read(buf)?;
     buf[read..].fill(0);
     Ok(())
-}
-
-fn target(side: &Side, entry: &Entry) -> Result<Vec<u8>> {
-    let target = side.filesystem.as_fs().read_link(entry.metadata.inode);
-    target.map_err(|e| failed(side, entry, e))
-}
-
-fn failed(side: &Side, entry: &Entry, error: diskfs::vfs::Error) -> diskfs::Error {
-    let path = join(&side.path, &entry.path);
-    side.filesystem.in_image(error.in_path(path))
 }

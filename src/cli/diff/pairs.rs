@@ -2,21 +2,26 @@
 
 use std::cmp::Ordering;
 
-use diskfs::{Error, Result};
+use diskfs::{Error, Result, SortedEntry, SortedWalk};
 
 use super::side::Side;
 use crate::cli::exclude::ExcludeArgs;
-use crate::cli::show::name::join;
-use crate::cli::sorted_walk::{Entry, SortedWalk};
 
 /// What is at one path.
 #[derive(Debug)]
 pub(super) enum Pair {
     /// It was there, and is no more.
-    OnlyFrom(Entry),
+    OnlyFrom(SortedEntry),
     /// It is there now, and was not.
-    OnlyTo(Entry),
-    Both(Box<(Entry, Entry)>),
+    OnlyTo(SortedEntry),
+    Both(Box<Both>),
+}
+
+/// The same path on both sides.
+#[derive(Debug)]
+pub(super) struct Both {
+    pub(super) from: SortedEntry,
+    pub(super) to: SortedEntry,
 }
 
 /// Two walks in the same order, a step of either at a time. What could not be read is an error, and no
@@ -30,17 +35,17 @@ struct Stream<'a> {
     side: &'a Side,
     exclude: &'a ExcludeArgs,
     walk: SortedWalk<'a>,
-    next: Option<Entry>,
+    next: Option<SortedEntry>,
     /// What is at or below this path is not known.
     unknown: Option<Vec<u8>>,
 }
 
 impl<'a> Pairs<'a> {
-    pub(super) fn new((from, to): (&'a Side, &'a Side), exclude: &'a ExcludeArgs) -> Self {
+    pub(super) fn new(from: &'a Side, to: &'a Side, exclude: &'a ExcludeArgs) -> Self {
         let stream = |side: &'a Side| Stream {
             side,
             exclude,
-            walk: SortedWalk::new(side.filesystem.as_fs(), side.start),
+            walk: side.start.walk_sorted(),
             next: None,
             unknown: None,
         };
@@ -62,16 +67,16 @@ impl<'a> Pairs<'a> {
             };
             let pair = match order {
                 Ordering::Less => {
-                    let known = |entry: &Entry| !self.to.is_unknown(&entry.path);
+                    let known = |entry: &SortedEntry| !self.to.is_unknown(&entry.path);
                     self.from.next.take().filter(known).map(Pair::OnlyFrom)
                 }
                 Ordering::Greater => {
-                    let known = |entry: &Entry| !self.from.is_unknown(&entry.path);
+                    let known = |entry: &SortedEntry| !self.from.is_unknown(&entry.path);
                     self.to.next.take().filter(known).map(Pair::OnlyTo)
                 }
                 Ordering::Equal => {
                     let both = self.from.next.take().zip(self.to.next.take());
-                    both.map(|both| Pair::Both(Box::new(both)))
+                    both.map(|(from, to)| Pair::Both(Box::new(Both { from, to })))
                 }
             };
             if pair.is_some() {
@@ -97,8 +102,7 @@ impl Stream<'_> {
                 None => return Ok(()),
                 Some(Err(error)) => return Err(self.failed(error)),
                 Some(Ok(entry)) => {
-                    let path = join(&self.side.path, &entry.path);
-                    if self.exclude.leaves_out(&path) {
+                    if self.exclude.leaves_out(&self.side.path_of(&entry)) {
                         self.walk.skip_dir();
                     } else {
                         self.next = Some(entry);
@@ -109,15 +113,16 @@ impl Stream<'_> {
         Ok(())
     }
 
-    fn failed(&mut self, error: diskfs::vfs::Error) -> Error {
-        let path = error.path().unwrap_or_default();
-        self.unknown = Some(if path == b"." {
+    fn failed(&mut self, error: Error) -> Error {
+        let path = error.guest_path().unwrap_or_default();
+        let below = path.strip_prefix(self.side.start.path()).unwrap_or(path);
+        let below = below.strip_prefix(b"/").unwrap_or(below);
+        self.unknown = Some(if below == b"." {
             Vec::new()
         } else {
-            path.to_vec()
+            below.to_vec()
         });
-        let side = self.side;
-        side.filesystem.in_image(error.below(&side.path))
+        error
     }
 
     fn is_unknown(&self, path: &[u8]) -> bool {

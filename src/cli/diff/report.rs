@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use diskfs::Result;
 use diskfs::vfs::Metadata;
+use diskfs::{Result, SortedEntry};
 use serde_json::{Map, Value, json};
 
 use super::compare::{Aspect, Outcome};
@@ -12,9 +12,8 @@ use super::side::Side;
 use super::unified;
 use crate::cli::session::name_style;
 use crate::cli::show::json::{metadata, put_name};
-use crate::cli::show::name::{NameStyle, join, text};
+use crate::cli::show::name::{NameStyle, text};
 use crate::cli::show::{mode, time};
-use crate::cli::sorted_walk::Entry;
 
 /// How much was compared, and what came of it.
 #[derive(Debug, Default)]
@@ -55,13 +54,13 @@ impl Counts {
 
 impl Outcome {
     /// The file as it is shown, and the path that it has on its side: on the first where it is on both.
-    fn shown<'a>(&'a self, from: &Side, to: &Side) -> (&'static str, &'a Entry, Vec<u8>) {
+    fn shown<'a>(&'a self, from: &Side, to: &Side) -> (&'static str, &'a SortedEntry, Vec<u8>) {
         let (change, entry, side) = match &self.pair {
             Pair::OnlyFrom(entry) => ("removed", entry, from),
             Pair::OnlyTo(entry) => ("added", entry, to),
-            Pair::Both(both) => ("modified", &both.0, from),
+            Pair::Both(both) => ("modified", &both.from, from),
         };
-        (change, entry, join(&side.path, &entry.path))
+        (change, entry, side.path_of(entry))
     }
 }
 
@@ -74,21 +73,22 @@ pub(super) fn entry(from: &Side, to: &Side, outcome: &Outcome) -> Value {
     let (old, new) = match &outcome.pair {
         Pair::OnlyFrom(entry) => (Some(entry), None),
         Pair::OnlyTo(entry) => (None, Some(entry)),
-        Pair::Both(both) => (Some(&both.0), Some(&both.1)),
+        Pair::Both(both) => (Some(&both.from), Some(&both.to)),
     };
     if let Pair::Both(_) = outcome.pair {
         let words: Vec<&str> = outcome.aspects.iter().map(word).collect();
         object.insert("what".to_owned(), json!(words));
     }
-    let mut put = |field: &str, side: &Side, entry: Option<&Entry>, target: Option<&Vec<u8>>| {
-        if let Some(entry) = entry {
-            let mut facts = metadata(&join(&side.path, &entry.path), &entry.metadata);
-            if let Some(target) = target {
-                put_name(&mut facts, "target", target);
+    let mut put =
+        |field: &str, side: &Side, entry: Option<&SortedEntry>, target: Option<&Vec<u8>>| {
+            if let Some(entry) = entry {
+                let mut facts = metadata(&side.path_of(entry), &entry.metadata);
+                if let Some(target) = target {
+                    put_name(&mut facts, "target", target);
+                }
+                object.insert(field.to_owned(), facts.into());
             }
-            object.insert(field.to_owned(), facts.into());
-        }
-    };
+        };
     let targets = outcome.aspects.iter().find_map(|aspect| match aspect {
         Aspect::Target(old, new) => Some((old, new)),
         _ => None,
@@ -148,7 +148,7 @@ impl Lines {
         }
         out.write_all(&self.style.show(&path))?;
         if let (Pair::Both(both), false) = (&outcome.pair, self.name_only) {
-            let (old, new) = (&both.0.metadata, &both.1.metadata);
+            let (old, new) = (&both.from.metadata, &both.to.metadata);
             let what: Vec<String> = outcome
                 .aspects
                 .iter()
@@ -158,7 +158,7 @@ impl Lines {
         }
         out.write_all(b"\n")?;
         match self.unified {
-            Some(context) => unified::write(from, to, outcome, context, (self.style, out)),
+            Some(context) => unified::write(from, to, outcome, context, self.style, out),
             None => Ok(()),
         }
     }

@@ -1,18 +1,18 @@
 //! One of the two trees that are compared.
 
-use diskfs::vfs::{FileExtentKind, Follow, InodeNumber};
-use diskfs::{Disk, Filesystem, Result};
+use diskfs::vfs::{FileExtentKind, Follow};
+use diskfs::{Disk, Node, Result, SortedEntry};
 
 use crate::cli::options::SourceArgs;
 use crate::cli::session::Session;
+use crate::cli::show::name::join;
 
 /// A directory of an image's filesystem.
 #[derive(Debug)]
 pub(super) struct Side {
     disk: Disk,
-    pub(super) filesystem: Filesystem,
-    pub(super) path: Vec<u8>,
-    pub(super) start: InodeNumber,
+    /// Where the comparison begins.
+    pub(super) start: Node,
     /// Where the root's filesystem begins on the disk, where it is in one piece.
     start_bytes: Option<u64>,
 }
@@ -26,49 +26,56 @@ impl Side {
     ) -> Result<Self> {
         let filesystem = source.volume.filesystem(&disk)?;
         session.warn_of(&disk);
-        let start = filesystem.resolve(&path, Follow::All)?;
         Ok(Self {
+            start: filesystem.node(path, Follow::All)?,
             start_bytes: start_bytes(&disk, filesystem.volume()),
             disk,
-            filesystem,
-            path,
-            start,
         })
+    }
+
+    /// The file of an entry.
+    pub(super) fn node(&self, entry: &SortedEntry) -> Node {
+        self.start.below(&entry.path, entry.metadata.inode)
+    }
+
+    /// The path of an entry.
+    pub(super) fn path_of(&self, entry: &SortedEntry) -> Vec<u8> {
+        join(self.start.path(), &entry.path)
     }
 
     /// Whether a file of each side, both of that size, surely have the same contents, by where they are
     /// stored. Nothing of them is read; `false` means nothing.
     pub(super) fn shares(
         &self,
-        inode: InodeNumber,
+        node: &Node,
         other: &Self,
-        of_other: InodeNumber,
+        of_other: &Node,
         size_bytes: u64,
     ) -> bool {
         // What keeps it from being known is met again when the contents are read, and told then.
-        let known = self.find_shared(inode, other, of_other, size_bytes);
+        let known = self.find_shared(node, other, of_other, size_bytes);
         known.unwrap_or_default().unwrap_or_default()
     }
 
     fn find_shared(
         &self,
-        inode: InodeNumber,
+        node: &Node,
         other: &Self,
-        of_other: InodeNumber,
+        of_other: &Node,
         size_bytes: u64,
     ) -> Result<Option<bool>> {
         let (Some(image), Some(other_image)) = (self.disk.image(), other.disk.image()) else {
             return Ok(None);
         };
-        let (fs, other_fs) = (self.filesystem.as_fs(), other.filesystem.as_fs());
         let (Some(begin), Some(other_begin)) = (self.start_bytes, other.start_bytes) else {
             return Ok(None);
         };
-        if fs.mount_of(inode) != 0 || other_fs.mount_of(of_other) != 0 {
+        let is_elsewhere = |node: &Node| node.filesystem().mount_of(node.inode()) != 0;
+        if is_elsewhere(node) || is_elsewhere(of_other) {
             return Ok(None);
         }
-        let mut runs = fs.extents_of(inode, 0)?;
-        let mut of_other = other_fs.extents_of(of_other, 0)?;
+        let mut runs = node.extents(0)?;
+        let mut of_other = of_other.extents(0)?;
         let mut at = 0;
         while at < size_bytes {
             let (Some(run), Some(other)) = (runs.next(), of_other.next()) else {

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::time::Duration;
 
-use diskfs::Result;
-use diskfs::vfs::{self, FileType};
+use diskfs::vfs::{FileType, Timestamp};
+use diskfs::{Result, SortedEntry};
 use similar::TextDiff;
 
 use super::compare::{Aspect, Outcome};
@@ -12,7 +12,6 @@ use super::pairs::Pair;
 use super::side::Side;
 use crate::cli::show::name::{NameStyle, join};
 use crate::cli::show::time;
-use crate::cli::sorted_walk::Entry;
 
 /// Larger files are said to differ: two of them, and the lists of their lines, are kept in memory.
 const LIMIT_BYTES: u64 = 8 << 20;
@@ -26,17 +25,18 @@ pub(super) fn write(
     to: &Side,
     outcome: &Outcome,
     context: usize,
-    (style, out): (NameStyle, &mut dyn Write),
+    style: NameStyle,
+    out: &mut dyn Write,
 ) -> Result<()> {
     let (old, new) = match &outcome.pair {
         Pair::OnlyFrom(entry) => (Some(entry), None),
         Pair::OnlyTo(entry) => (None, Some(entry)),
         Pair::Both(both) if outcome.aspects.contains(&Aspect::Content) => {
-            (Some(&both.0), Some(&both.1))
+            (Some(&both.from), Some(&both.to))
         }
         Pair::Both(_) => return Ok(()),
     };
-    let is_file = |entry: &&Entry| entry.metadata.file_type == FileType::Regular;
+    let is_file = |entry: &&SortedEntry| entry.metadata.file_type == FileType::Regular;
     if !old.iter().chain(&new).all(is_file) {
         return Ok(());
     }
@@ -83,14 +83,14 @@ fn lines(text: &[u8]) -> Vec<&[u8]> {
 struct Text {
     /// `a/etc/hosts`, or `/dev/null` for what is not there.
     name: Vec<u8>,
-    modified: Option<vfs::Timestamp>,
+    modified: Option<Timestamp>,
     /// `None` for what is not shown.
     bytes: Option<Vec<u8>>,
     is_large: bool,
 }
 
 impl Text {
-    fn read(side: &Side, prefix: &str, entry: Option<&Entry>) -> Result<Self> {
+    fn read(side: &Side, prefix: &str, entry: Option<&SortedEntry>) -> Result<Self> {
         let Some(entry) = entry else {
             return Ok(Self {
                 name: b"/dev/null".to_vec(),
@@ -99,13 +99,12 @@ impl Text {
                 is_large: false,
             });
         };
-        let path = join(&side.path, &entry.path);
+        let path = side.path_of(entry);
         let metadata = &entry.metadata;
         let is_large = metadata.size_bytes > LIMIT_BYTES;
         let mut bytes = None;
         if !is_large {
-            let read = vfs::read_file(side.filesystem.as_fs(), metadata.inode, LIMIT_BYTES);
-            let read = read.map_err(|e| side.filesystem.in_image(e.in_path(&path)))?;
+            let read = side.node(entry).read_at_most(LIMIT_BYTES)?;
             bytes = Some(read).filter(|bytes| !bytes.contains(&0));
         }
         // Below the directories that are compared, so that `patch -p1` finds it.

@@ -2,10 +2,8 @@
 
 use std::collections::HashSet;
 
-use diskfs::Result;
 use diskfs::vfs::{FileType, InodeNumber, Metadata};
-
-use crate::cli::sorted_walk::Entry;
+use diskfs::{Result, SortedEntry};
 
 /// How much room files take.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -116,7 +114,7 @@ impl Tally {
     /// that was counted before.
     pub(super) fn add(
         &mut self,
-        entry: Entry,
+        entry: SortedEntry,
         tell: &mut impl FnMut(&Counted) -> Result<()>,
     ) -> Result<bool> {
         let metadata = &entry.metadata;

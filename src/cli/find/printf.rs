@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use diskfs::Result;
 use diskfs::vfs::{FileType, Metadata, Timestamp, WalkEntry};
+use diskfs::{Filesystem, Node, Result};
 
 use super::expression::{Action, usage};
 use super::test::Context;
@@ -19,6 +19,11 @@ pub(super) struct Found<'a> {
 }
 
 impl Found<'_> {
+    /// The file itself.
+    pub(super) fn node(&self, filesystem: &Filesystem) -> Node {
+        Node::new(filesystem.clone(), self.entry.inode, &*self.path)
+    }
+
     /// The last name of its path; of the root, `/`.
     pub(super) fn name(&self) -> &[u8] {
         let path = self.path.strip_suffix(b"/").unwrap_or(&self.path);
@@ -186,13 +191,8 @@ impl Field {
             Self::Name => return name(found.name()),
             Self::Directory => return name(found.directory()),
             Self::Target if m.file_type == FileType::Symlink => {
-                return name(
-                    &context
-                        .filesystem
-                        .as_fs()
-                        .read_link(m.inode)
-                        .unwrap_or_default(),
-                );
+                let target = found.node(context.filesystem).read_link();
+                return name(&target.unwrap_or_default());
             }
             Self::Target => String::new(),
             Self::Size => m.size_bytes.to_string(),

@@ -1,7 +1,7 @@
 //! The tests of an expression.
 
 use diskfs::vfs::glob::Pattern;
-use diskfs::vfs::{FileType, Follow, Metadata, Timestamp};
+use diskfs::vfs::{FileType, Metadata, Timestamp};
 use diskfs::{Error, ErrorKind, Filesystem, Result};
 
 use super::expression::usage;
@@ -201,13 +201,7 @@ impl Test {
     pub(super) fn bind(&mut self, context: &Context<'_>) -> Result<()> {
         match self {
             Self::Newer { than, time } if time.is_none() => {
-                let inode = context.filesystem.resolve(&*than, Follow::All)?;
-                let metadata = context.filesystem.as_fs().metadata(inode);
-                *time = Some(
-                    metadata
-                        .map_err(|e| context.filesystem.in_image(e))?
-                        .modified,
-                );
+                *time = Some(context.filesystem.metadata(&*than)?.modified);
             }
             Self::User { name, uid } => {
                 let found = context.owners.uid(&text(name));
@@ -277,9 +271,7 @@ fn no_such(what: &str, name: &[u8]) -> Error {
 
 /// Whether one of the file's extended attributes has a name that matches.
 fn has_xattr(pattern: &Pattern, found: &Found<'_>, context: &Context<'_>) -> Result<bool> {
-    let fs = context.filesystem.as_fs();
-    let names = fs.list_xattrs(found.entry.metadata.inode);
-    let names = names.map_err(|e| context.filesystem.in_image(e.in_path(&found.path)))?;
+    let names = found.node(context.filesystem).xattr_names()?;
     Ok(names.iter().any(|name| pattern.matches(name)))
 }
 
@@ -289,11 +281,8 @@ fn is_empty(found: &Found<'_>, context: &Context<'_>) -> Result<bool> {
     match metadata.file_type {
         FileType::Regular => Ok(metadata.size_bytes == 0),
         FileType::Directory => {
-            let fs = context.filesystem.as_fs();
-            let children = crate::cli::sorted_walk::children(fs, metadata.inode);
-            let in_place =
-                |e: diskfs::vfs::Error| context.filesystem.in_image(e.in_path(&found.path));
-            Ok(children.map_err(in_place)?.is_empty())
+            let entries = found.node(context.filesystem).read_dir_sorted()?;
+            Ok(entries.is_empty())
         }
         _ => Ok(false),
     }

@@ -2,14 +2,13 @@
 
 use std::collections::VecDeque;
 
-use diskfs::Result;
+use diskfs::{Node, Result, SortedEntry};
 
-use super::contents::Lines;
+use super::contents::{Lines, Piece};
 use super::matcher::Matcher;
 use super::record::{Line, Record};
 use crate::cli::session::Located;
 use crate::cli::show::name::join;
-use crate::cli::sorted_walk::Entry;
 
 /// What lines before a match are kept in case there is one; older ones are not shown then.
 const BEFORE_MAX_BYTES: usize = 8 << 20;
@@ -66,12 +65,18 @@ enum Next {
 
 impl Search {
     /// Searches a file. Returns whether all that was found was taken.
-    pub(super) fn file(&self, place: &Located, entry: &Entry, emit: Emit<'_>) -> Result<bool> {
+    pub(super) fn file(
+        &self,
+        place: &Located,
+        entry: &SortedEntry,
+        emit: Emit<'_>,
+    ) -> Result<bool> {
         let path = join(&place.path, &entry.path);
-        let mut lines = Lines::open(place, entry.metadata.inode, &path, self.unpack)?;
+        let node = Node::new(place.filesystem.clone(), entry.metadata.inode, path);
+        let mut lines = Lines::open(node.open_with(&entry.metadata)?, self.unpack)?;
         let mut progress = InFile::new(self);
-        while let Some((sees_zero, piece)) = lines.next()? {
-            match progress.piece(piece, sees_zero, emit)? {
+        while let Some(piece) = lines.next()? {
+            match progress.piece(piece, emit)? {
                 Next::Line => {}
                 Next::Done => break,
                 Next::Cut => return Ok(false),
@@ -112,8 +117,9 @@ impl<'a> InFile<'a> {
         }
     }
 
-    /// Goes through whole lines, with or without a zero byte there or soon after.
-    fn piece(&mut self, piece: &mut [u8], sees_zero: bool, emit: Emit<'_>) -> Result<Next> {
+    /// Goes through the lines of a piece.
+    fn piece(&mut self, piece: Piece<'_>, emit: Emit<'_>) -> Result<Next> {
+        let Piece { text, sees_zero } = piece;
         if self.search.binary != Binary::Text && sees_zero {
             self.is_binary = true;
         }
@@ -123,17 +129,16 @@ impl<'a> InFile<'a> {
                 return Ok(Next::Done);
             }
             // As grep(1) has it: zero bytes end lines, too.
-            piece
-                .iter_mut()
+            text.iter_mut()
                 .filter(|byte| **byte == 0)
                 .for_each(|byte| *byte = b'\n');
         }
-        if self.may_skip(piece) {
-            let lines = piece.split_inclusive(|byte| *byte == b'\n').count();
+        if self.may_skip(text) {
+            let lines = text.split_inclusive(|byte| *byte == b'\n').count();
             self.number = self.number.saturating_add(lines as u64);
             return Ok(Next::Line);
         }
-        for line in piece.split_inclusive(|byte| *byte == b'\n') {
+        for line in text.split_inclusive(|byte| *byte == b'\n') {
             let next = self.line(line.strip_suffix(b"\n").unwrap_or(line), emit)?;
             if next != Next::Line {
                 return Ok(next);

@@ -3,12 +3,10 @@
 use std::cell::RefCell;
 
 use diskfs::vfs::FileType;
-use diskfs::{Filesystem, Result};
+use diskfs::{Node, Result, SortedEntry};
 use sha2::{Digest, Sha256};
 
-use crate::cli::copy::{self, Buffer, Source};
-use crate::cli::show::name::join;
-use crate::cli::sorted_walk::Entry;
+use crate::cli::copy::{self, Buffer};
 
 /// A SHA-256.
 pub(super) type Hash = [u8; 32];
@@ -16,7 +14,7 @@ pub(super) type Hash = [u8; 32];
 /// A file with its hashes.
 #[derive(Debug)]
 pub(super) struct Hashed {
-    pub(super) entry: Entry,
+    pub(super) entry: SortedEntry,
     pub(super) contents: Option<Hash>,
     pub(super) target: Option<Vec<u8>>,
     pub(super) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
@@ -39,25 +37,19 @@ impl Hashed {
 }
 
 /// Reads and hashes a file.
-pub(super) fn hash(filesystem: &Filesystem, start: &[u8], entry: Entry) -> Result<Hashed> {
+pub(super) fn hash(start: &Node, entry: SortedEntry) -> Result<Hashed> {
     thread_local! {
         /// One for each thread, for all the files that it hashes.
         static BUFFER: RefCell<Buffer> = RefCell::new(Buffer::default());
     }
-    let inode = entry.metadata.inode;
-    let path = join(start, &entry.path);
-    let in_place = |e: diskfs::vfs::Error| filesystem.in_image(e.in_path(&path));
+    let metadata = &entry.metadata;
+    let node = start.below(&entry.path, metadata.inode);
     let mut hasher = Sha256::new();
-    let whole = (0, entry.metadata.size_bytes);
-    let contents = match entry.metadata.file_type {
+    let contents = match metadata.file_type {
         FileType::Regular => {
+            let mut file = node.clone().open_with(metadata)?;
             BUFFER.with_borrow_mut(|buffer| {
-                let file = Source {
-                    filesystem,
-                    inode,
-                    path: &path,
-                };
-                copy::range(file, whole, buffer, |piece| {
+                copy::range(&mut file, 0..metadata.size_bytes, buffer, |piece| {
                     hasher.update(piece);
                     Ok(())
                 })
@@ -66,11 +58,11 @@ pub(super) fn hash(filesystem: &Filesystem, start: &[u8], entry: Entry) -> Resul
         }
         _ => None,
     };
-    let target = match entry.metadata.file_type {
-        FileType::Symlink => Some(filesystem.as_fs().read_link(inode).map_err(in_place)?),
+    let target = match metadata.file_type {
+        FileType::Symlink => Some(node.read_link()?),
         _ => None,
     };
-    let xattrs = filesystem.xattrs_of(inode)?;
+    let xattrs = node.xattrs()?;
     Ok(Hashed {
         entry,
         contents,

@@ -11,7 +11,7 @@ use quick_xml::events::{BytesDecl, BytesText, Event};
 use diskfs::Result;
 use diskfs::inspect::{Package, Program, Release};
 
-use super::Guest;
+use super::{DriveMapping, Guest};
 
 /// What is written into.
 type Xml<W> = Writer<W>;
@@ -163,11 +163,11 @@ fn application<W: Write>(xml: &mut Xml<W>, package: &Package) -> io::Result<()> 
 }
 
 /// A letter and its device.
-fn mapping<W: Write>(xml: &mut Xml<W>, (letter, volume): &(String, String)) -> io::Result<()> {
-    let letter = plain(letter);
+fn mapping<W: Write>(xml: &mut Xml<W>, drive: &DriveMapping) -> io::Result<()> {
+    let letter = plain(&drive.letter);
     let element = xml.create_element("drive_mapping");
     let element = element.with_attribute(("name", letter.as_str()));
-    element.write_text_content(BytesText::new(&device(volume)))?;
+    element.write_text_content(BytesText::new(&device(&drive.volume)))?;
     Ok(())
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use diskfs::Filesystem;
-use diskfs::vfs::{FileType, InodeNumber, walk};
+use diskfs::Node;
+use diskfs::vfs::FileType;
 
 /// Counts bytes, unless the flag says that nobody wants to know any more.
 type Count = Box<dyn FnOnce(&AtomicBool) -> Option<u64> + Send>;
@@ -97,12 +97,12 @@ pub(crate) enum Holes {
 }
 
 /// The sizes of all files below these; with holes left out, each file once, as a copy has it.
-pub(crate) fn sizes_below(starts: Vec<(Filesystem, InodeNumber)>, holes: Holes) -> TotalBytes {
+pub(crate) fn sizes_below(starts: Vec<Node>, holes: Holes) -> TotalBytes {
     TotalBytes::ToCount(Box::new(move |stop| {
         let mut total = 0_u64;
-        for (filesystem, start) in starts {
+        for start in starts {
             let mut seen = HashSet::new();
-            for entry in walk(filesystem.as_fs(), start) {
+            for entry in start.walk() {
                 if stop.load(Ordering::Relaxed) {
                     return None;
                 }

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+pub(crate) use diskfs::vfs::path::join;
+
 /// How names are written to standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NameStyle {
@@ -107,16 +109,6 @@ pub(crate) fn text(name: &[u8]) -> String {
     String::from_utf8_lossy(&escape(name)).into_owned()
 }
 
-/// `dir` and `name` with one slash between them.
-pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    match (dir, name) {
-        (dir, b"") => dir.to_vec(),
-        (b"", name) => name.to_vec(),
-        (dir, name) if dir.ends_with(b"/") => [dir, name].concat(),
-        (dir, name) => [dir, b"/", name].concat(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,13 +145,5 @@ mod tests {
     #[test]
     fn messages_stay_on_their_line() {
         assert_eq!(message("a\\b: \u{1b}[2J\nx"), "a\\b: \\u{1b}[2J\\nx");
-    }
-
-    #[test]
-    fn joins_with_one_slash() {
-        assert_eq!(join(b"/", b"etc"), b"/etc");
-        assert_eq!(join(b"/a", b"b"), b"/a/b");
-        assert_eq!(join(b"/a", b""), b"/a");
-        assert_eq!(join(b"", b"b"), b"b");
     }
 }

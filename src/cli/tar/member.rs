@@ -3,6 +3,7 @@
 
 use std::io::{self, Write};
 
+use diskfs::Node;
 use diskfs::vfs::{FileType, Metadata};
 use tar::{EntryType, Header};
 
@@ -22,8 +23,8 @@ const NAME_BYTES: usize = 100;
 pub(super) struct Member {
     /// The name in the archive.
     pub(super) name: Vec<u8>,
-    /// The path in the image.
-    pub(super) path: Vec<u8>,
+    /// The file in the image.
+    pub(super) node: Node,
     pub(super) metadata: Metadata,
     /// Of a symlink.
     pub(super) target: Option<Vec<u8>>,

@@ -2,8 +2,10 @@
 //! PAX format version 1.0): a list of runs, padded to a block, before the data.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
-use diskfs::vfs::{self, FileExtentKind, FsRead, Metadata};
+use diskfs::vfs::{FileExtentKind, Metadata};
+use diskfs::{Node, Result};
 
 use super::writer::BLOCK_BYTES;
 
@@ -17,31 +19,29 @@ const WORTH_BYTES: u64 = 4096;
 #[derive(Debug)]
 pub(super) struct Sparse {
     size_bytes: u64,
-    /// Offset and length.
-    runs: Vec<(u64, u64)>,
+    runs: Vec<Range<u64>>,
 }
 
 /// Where a file has data, if it has holes.
-pub(super) fn map(fs: &dyn FsRead, metadata: &Metadata) -> vfs::Result<Option<Sparse>> {
+pub(super) fn map(node: &Node, metadata: &Metadata) -> Result<Option<Sparse>> {
     // Most files have none, and their allocated blocks say so.
     if metadata.allocated_bytes >= metadata.size_bytes || metadata.size_bytes < WORTH_BYTES {
         return Ok(None);
     }
-    let mut runs: Vec<(u64, u64)> = Vec::new();
+    let mut runs: Vec<Range<u64>> = Vec::new();
     let mut data_bytes = 0_u64;
-    for extent in fs.extents_of(metadata.inode, 0)? {
+    for extent in node.extents(0)? {
         let extent = extent?;
         if extent.kind == FileExtentKind::Hole {
             continue;
         }
         data_bytes = data_bytes.saturating_add(extent.len_bytes);
         let full = runs.len() >= MAX_RUNS;
+        let end = extent.offset.saturating_add(extent.len_bytes);
         match runs.last_mut() {
-            Some((offset, len)) if offset.saturating_add(*len) == extent.offset => {
-                *len = len.saturating_add(extent.len_bytes);
-            }
+            Some(run) if run.end == extent.offset => run.end = end,
             _ if full => return Ok(None),
-            _ => runs.push((extent.offset, extent.len_bytes)),
+            _ => runs.push(extent.offset..end),
         }
     }
     let sparse = Sparse {
@@ -56,15 +56,15 @@ impl Sparse {
     /// Whether the runs are in order and end within the file.
     fn is_sound(&self) -> bool {
         let mut end = 0;
-        self.runs.iter().all(|(offset, len)| {
-            let sound = *offset >= end;
-            end = offset.saturating_add(*len);
+        self.runs.iter().all(|run| {
+            let sound = run.start >= end;
+            end = run.end;
             sound && end <= self.size_bytes
         })
     }
 
     /// The runs with data.
-    pub(super) fn runs(&self) -> &[(u64, u64)] {
+    pub(super) fn runs(&self) -> &[Range<u64>] {
         &self.runs
     }
 
@@ -72,20 +72,21 @@ impl Sparse {
     pub(super) fn stored_bytes(&self) -> u64 {
         self.runs
             .iter()
-            .fold(self.encoded().len() as u64, |sum, (_, len)| {
-                sum.saturating_add(*len)
+            .fold(self.encoded().len() as u64, |sum, run| {
+                sum.saturating_add(run.end - run.start)
             })
     }
 
     /// The list: decimal numbers, one to a line. A file that ends with a hole has an empty run at
     /// its end.
     pub(super) fn encoded(&self) -> Vec<u8> {
-        let end = self.runs.last().map_or(0, |(offset, len)| offset + len);
-        let tail = (end < self.size_bytes).then_some((self.size_bytes, 0));
-        let runs = self.runs.iter().copied().chain(tail);
+        let end = self.runs.last().map_or(0, |run| run.end);
+        let tail = (end < self.size_bytes).then_some(self.size_bytes..self.size_bytes);
+        let runs = self.runs.iter().cloned().chain(tail);
         let mut text = format!("{}\n", runs.clone().count());
-        for (offset, len) in runs {
-            let _ = write!(text, "{offset}\n{len}\n"); // Writing to a String does not fail.
+        for run in runs {
+            let len = run.end - run.start;
+            let _ = write!(text, "{}\n{len}\n", run.start); // Writing to a String does not fail.
         }
         let mut bytes = text.into_bytes();
         bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);

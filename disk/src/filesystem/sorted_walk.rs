@@ -2,30 +2,31 @@
 //! depend on how the directory happens to be stored.
 
 use std::collections::HashSet;
+use std::fmt;
 
-use diskfs::vfs::{self, ErrorKind, FsRead, InodeNumber, Metadata, WALK_PATH_MAX_BYTES};
+use diskfs_vfs::{
+    self as vfs, DirEntry, ErrorKind, FsRead, InodeNumber, Metadata, WALK_PATH_MAX_BYTES,
+};
 
-/// One name of a directory.
+use super::Filesystem;
+use crate::Result;
+
+/// A file that a [`SortedWalk`] comes by.
 #[derive(Debug, Clone)]
-pub(crate) struct Child {
-    pub(crate) name: Vec<u8>,
-    pub(crate) inode: InodeNumber,
-}
-
-/// What a [`SortedWalk`] comes by.
-#[derive(Debug, Clone)]
-pub(crate) struct Entry {
+pub struct SortedEntry {
     /// The path from the start, without a leading slash; empty for the start itself.
-    pub(crate) path: Vec<u8>,
-    pub(crate) metadata: Metadata,
-    /// How many directories lie above it: 0 for the start.
-    pub(crate) depth: usize,
-    /// Whether it is the last of its directory.
-    pub(crate) last: bool,
+    pub path: Vec<u8>,
+    /// What lstat(2) tells.
+    pub metadata: Metadata,
+    /// The number of directories above it: 0 for the start.
+    pub depth: usize,
+    /// Whether it is the last entry of its directory.
+    pub last: bool,
 }
 
-impl Entry {
-    pub(crate) fn name(&self) -> &[u8] {
+impl SortedEntry {
+    /// Returns the last name of the path; empty for the start.
+    pub fn name(&self) -> &[u8] {
         self.path
             .rsplit(|byte| *byte == b'/')
             .next()
@@ -33,10 +34,9 @@ impl Entry {
     }
 }
 
-/// The names in a directory but `.` and `..`, in order. The filesystem is told which metadata will
-/// be asked for.
-pub(crate) fn children(fs: &dyn FsRead, dir: InodeNumber) -> vfs::Result<Vec<Child>> {
-    let mut children = Vec::new();
+/// Returns the entries of a directory in the order of their names, without `.` and `..`.
+pub(crate) fn sorted_entries(fs: &dyn FsRead, dir: InodeNumber) -> vfs::Result<Vec<DirEntry>> {
+    let mut entries = Vec::new();
     for entry in fs.read_dir(dir, 0)? {
         let entry = entry?;
         if entry.name == b"." || entry.name == b".." {
@@ -46,25 +46,18 @@ pub(crate) fn children(fs: &dyn FsRead, dir: InodeNumber) -> vfs::Result<Vec<Chi
             let reason = "directory has a name that is none";
             return Err(vfs::Error::new(ErrorKind::Corrupt, reason).in_inode(dir));
         }
-        children.push(Child {
-            name: entry.name,
-            inode: entry.inode,
-        });
+        entries.push(entry);
     }
-    children.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    Ok(children)
+    entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    Ok(entries)
 }
 
-/// Tells the filesystem that the metadata of all of them is wanted.
-pub(crate) fn will_need(fs: &dyn FsRead, children: &[Child]) {
-    let inodes: Vec<_> = children.iter().map(|child| child.inode).collect();
-    fs.will_need_metadata(&inodes);
-}
-
-/// Goes through `start` and everything below it. A directory comes before what is in it. Symlinks
-/// are not followed. An error is one item, with the path it is about, and the walk goes on behind it.
-pub(crate) struct SortedWalk<'a> {
-    fs: &'a dyn FsRead,
+/// The iterator of [`Node::walk_sorted`](super::Node::walk_sorted): a file and everything below it. A directory comes before
+/// what is in it. Symlinks are not followed. An error is one item, with the image and the whole path,
+/// and the walk goes on behind it.
+pub struct SortedWalk<'a> {
+    filesystem: &'a Filesystem,
+    root: Vec<u8>,
     filter: Option<Filter<'a>>,
     start: Option<InodeNumber>,
     /// The directory that came last, to be entered next.
@@ -87,15 +80,16 @@ struct Filter<'a> {
 struct Level {
     /// How much of the walk's path leads to this directory.
     path_len: usize,
-    children: std::vec::IntoIter<Child>,
+    children: std::vec::IntoIter<DirEntry>,
 }
 
 impl<'a> SortedWalk<'a> {
-    pub(crate) fn new(fs: &'a dyn FsRead, start: InodeNumber) -> Self {
+    pub(super) fn new(filesystem: &'a Filesystem, inode: InodeNumber, path: &[u8]) -> Self {
         Self {
-            fs,
+            filesystem,
+            root: path.to_vec(),
             filter: None,
-            start: Some(start),
+            start: Some(inode),
             enter: None,
             path: Vec::new(),
             levels: Vec::new(),
@@ -103,8 +97,8 @@ impl<'a> SortedWalk<'a> {
         }
     }
 
-    /// Leaves out the names that `name` says no to, and what is no directory if so wanted.
-    pub(crate) fn keep(&mut self, name: impl Fn(&[u8]) -> bool + 'a, directories_only: bool) {
+    /// Keeps the names for which `name` returns true, of directories only if `directories_only` says so.
+    pub fn keep(&mut self, name: impl Fn(&[u8]) -> bool + 'a, directories_only: bool) {
         self.filter = Some(Filter {
             name: Box::new(name),
             directories_only,
@@ -112,23 +106,26 @@ impl<'a> SortedWalk<'a> {
     }
 
     /// Leaves out what is below the directory that came last.
-    pub(crate) fn skip_dir(&mut self) {
+    pub fn skip_dir(&mut self) {
         self.enter = None;
     }
 
     fn descend(&mut self, dir: InodeNumber) -> vfs::Result<()> {
-        let mut children = children(self.fs, dir).map_err(|e| e.in_path(shown(&self.path)))?;
+        let children = sorted_entries(self.filesystem.as_fs(), dir);
+        let mut children = children.map_err(|e| e.in_path(shown(&self.path)))?;
         if let Some(filter) = &self.filter {
             children.retain(|child| (filter.name)(&child.name));
         }
-        will_need(self.fs, &children);
+        let inodes: Vec<_> = children.iter().map(|child| child.inode).collect();
+        let fs = self.filesystem.as_fs();
+        fs.will_need_metadata(&inodes);
         if self
             .filter
             .as_ref()
             .is_some_and(|filter| filter.directories_only)
         {
             // What can't be read stays: its error is to be told.
-            let is_dir = |inode| self.fs.metadata(inode).map_or(true, |m| m.is_dir());
+            let is_dir = |inode| fs.metadata(inode).map_or(true, |m| m.is_dir());
             children.retain(|child| is_dir(child.inode));
         }
         self.levels.push(Level {
@@ -138,11 +135,36 @@ impl<'a> SortedWalk<'a> {
         Ok(())
     }
 
-    /// What the walk's path names.
-    fn entry(&mut self, inode: InodeNumber, last: bool) -> vfs::Result<Entry> {
+    fn step(&mut self) -> Option<vfs::Result<SortedEntry>> {
+        if let Some(start) = self.start.take() {
+            return Some(self.entry(start, true));
+        }
+        if let Some(dir) = self.enter.take()
+            && let Err(error) = self.descend(dir)
+        {
+            return Some(Err(error));
+        }
+        loop {
+            let level = self.levels.last_mut()?;
+            if let Some(child) = level.children.next() {
+                let last = level.children.len() == 0;
+                self.path.truncate(level.path_len);
+                if !self.path.is_empty() {
+                    self.path.push(b'/');
+                }
+                self.path.extend_from_slice(&child.name);
+                return Some(self.entry(child.inode, last));
+            }
+            self.levels.pop();
+        }
+    }
+
+    /// Returns what the walk's path names.
+    fn entry(&mut self, inode: InodeNumber, last: bool) -> vfs::Result<SortedEntry> {
         let path = self.path.clone();
         let metadata = self
-            .fs
+            .filesystem
+            .as_fs()
             .metadata(inode)
             .map_err(|e| e.in_path(shown(&path)))?;
         let depth = self.levels.len();
@@ -156,7 +178,7 @@ impl<'a> SortedWalk<'a> {
             }
             self.enter = Some(inode);
         }
-        Ok(Entry {
+        Ok(SortedEntry {
             path,
             metadata,
             depth,
@@ -181,29 +203,19 @@ fn shown(path: &[u8]) -> Vec<u8> {
 }
 
 impl Iterator for SortedWalk<'_> {
-    type Item = vfs::Result<Entry>;
+    type Item = Result<SortedEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(start) = self.start.take() {
-            return Some(self.entry(start, true));
-        }
-        if let Some(dir) = self.enter.take()
-            && let Err(error) = self.descend(dir)
-        {
-            return Some(Err(error));
-        }
-        loop {
-            let level = self.levels.last_mut()?;
-            if let Some(child) = level.children.next() {
-                let last = level.children.len() == 0;
-                self.path.truncate(level.path_len);
-                if !self.path.is_empty() {
-                    self.path.push(b'/');
-                }
-                self.path.extend_from_slice(&child.name);
-                return Some(self.entry(child.inode, last));
-            }
-            self.levels.pop();
-        }
+        let entry = self.step()?;
+        Some(entry.map_err(|e| self.filesystem.in_image(e.below(&self.root))))
+    }
+}
+
+impl fmt::Debug for SortedWalk<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SortedWalk")
+            .field("path", &String::from_utf8_lossy(&self.path))
+            .field("depth", &self.levels.len())
+            .finish_non_exhaustive()
     }
 }
