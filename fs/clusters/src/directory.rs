@@ -83,6 +83,24 @@ impl Directory {
         directory
     }
 
+    /// Reads the entries in these runs until `take` returns false. It adds the names that the entries tell to the
+    /// directory, and keeps in `A` what is known of a name of several entries.
+    ///
+    /// # Errors
+    /// `Io` if the device fails.
+    pub fn read<A: Default>(
+        sectors: &Sectors,
+        runs: &[(u64, u64)],
+        mut take: impl FnMut(&mut Self, u32, &RawEntry, &mut A) -> bool,
+    ) -> Result<Self> {
+        let mut directory = Self::new(runs);
+        let mut assembly = A::default();
+        for_each_entry(sectors, runs, |slot, _, raw| {
+            take(&mut directory, slot, raw, &mut assembly)
+        })?;
+        Ok(directory)
+    }
+
     /// Adds room for more entries, none of them in use.
     pub(crate) fn add_room(&mut self, offset: u64, len_bytes: u64) {
         let first = self.slots();

@@ -1,29 +1,14 @@
 //! A directory's names, as its entries tell them.
 
-use diskfs_clusters::{Directory, Name, RawEntry, Sectors, for_each_entry};
+use diskfs_clusters::{Directory, Name, RawEntry};
 
 use crate::bytes::low32;
 use crate::directory_entry::{END, IN_USE};
 use crate::entry_set::{Assembly, EntrySet};
-use crate::error::Result;
 use crate::upcase_table::UpcaseTable;
 
-/// Reads the names of the directory whose entries are in these runs: offset and length in bytes.
-pub(crate) fn list(
-    sectors: &Sectors,
-    runs: &[(u64, u64)],
-    upcase: &UpcaseTable,
-) -> Result<Directory> {
-    let mut directory = Directory::new(runs);
-    let mut assembly = Assembly::default();
-    for_each_entry(sectors, runs, |slot, _, raw| {
-        take(&mut directory, slot, raw, &mut assembly, upcase)
-    })?;
-    Ok(directory)
-}
-
 /// Takes one entry in. Returns true if there may be more.
-fn take(
+pub(crate) fn take(
     directory: &mut Directory,
     slot: u32,
     raw: &RawEntry,

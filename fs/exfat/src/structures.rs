@@ -204,7 +204,9 @@ impl Format for Structures {
     }
 
     fn list(&self, sectors: &Sectors, runs: &[(u64, u64)]) -> Result<Directory> {
-        directory::list(sectors, runs, &self.upcase)
+        Directory::read(sectors, runs, |directory, slot, raw, assembly| {
+            directory::take(directory, slot, raw, assembly, &self.upcase)
+        })
     }
 
     /// Keeps in memory where a directory goes on.

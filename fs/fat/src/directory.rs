@@ -1,33 +1,18 @@
 //! A directory's names, as its entries tell them.
 
-use diskfs_clusters::{Directory, Name, RawEntry, Sectors, for_each_entry};
+use diskfs_clusters::{Directory, Name, RawEntry};
 
 use crate::bytes::low32;
 use crate::code_page::CodePage;
 use crate::directory_entry::{DELETED, LONG_NAME, LONG_NAME_MASK, ShortEntry};
-use crate::error::Result;
 use crate::long_name::{Assembly, fold_shown};
 use crate::short_name;
 
 pub(crate) const DOT: &[u8; 11] = b".          ";
 pub(crate) const DOT_DOT: &[u8; 11] = b"..         ";
 
-/// Reads the names of the directory whose entries are in these runs: offset and length in bytes.
-pub(crate) fn list(
-    sectors: &Sectors,
-    runs: &[(u64, u64)],
-    code_page: CodePage,
-) -> Result<Directory> {
-    let mut directory = Directory::new(runs);
-    let mut assembly = Assembly::default();
-    for_each_entry(sectors, runs, |slot, _, raw| {
-        take(&mut directory, slot, raw, &mut assembly, code_page)
-    })?;
-    Ok(directory)
-}
-
 /// Takes one entry in. Returns true if there may be more.
-fn take(
+pub(crate) fn take(
     directory: &mut Directory,
     slot: u32,
     raw: &RawEntry,

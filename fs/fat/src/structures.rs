@@ -136,7 +136,9 @@ impl Format for Structures {
     }
 
     fn list(&self, sectors: &Sectors, runs: &[(u64, u64)]) -> Result<Directory> {
-        directory::list(sectors, runs, self.code_page)
+        Directory::read(sectors, runs, |directory, slot, raw, assembly| {
+            directory::take(directory, slot, raw, assembly, self.code_page)
+        })
     }
 
     fn fold(&self, units: &[u16]) -> Vec<u16> {
