@@ -58,7 +58,7 @@ pub struct Disk {
     path: PathBuf,
     table: OnceLock<Option<PartitionTable>>,
     settings: Settings,
-    fallback: Option<FallbackOfDisk>,
+    id: DiskId,
     volumes: OnceLock<Volumes>,
     /// The machine's other disks.
     further: Vec<Disk>,
@@ -92,8 +92,8 @@ impl Disk {
             image,
             path,
             table: OnceLock::new(),
-            fallback: settings.fallback_of_disk(),
             settings,
+            id: DiskId::new(),
             volumes: OnceLock::new(),
             further: Vec::new(),
         }
@@ -205,8 +205,11 @@ impl Disk {
             Some(code_page) => volume.in_code_page(code_page),
             None => volume,
         };
-        match &self.fallback {
-            Some(fallback) => volume.with_fallback(fallback.clone()),
+        match self.settings.fallback.clone() {
+            Some(fallback) => volume.with_fallback(FallbackOfDisk {
+                fallback,
+                disk: self.id,
+            }),
             None => volume,
         }
     }

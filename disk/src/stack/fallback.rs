@@ -53,7 +53,7 @@ pub struct DiskId(u64);
 
 impl DiskId {
     /// One that there was not before.
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
@@ -64,16 +64,6 @@ impl DiskId {
 pub(super) struct FallbackOfDisk {
     pub(super) fallback: Arc<dyn Fallback>,
     pub(super) disk: DiskId,
-}
-
-impl FallbackOfDisk {
-    /// For a disk that has none yet.
-    pub(super) fn new(fallback: Arc<dyn Fallback>) -> Self {
-        Self {
-            fallback,
-            disk: DiskId::new(),
-        }
-    }
 }
 
 /// What was opened for reading, kept for who asks next: a fallback takes its time, and whether a system is

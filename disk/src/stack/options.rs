@@ -7,7 +7,6 @@ use std::sync::Arc;
 use diskfs_block::{BlockRead, BlockWrite, Overlay};
 use diskfs_image::{Format, Gate, Image, ImageSpec, OpenOptions, Share, StaleBase, WritableImage};
 
-use super::fallback::FallbackOfDisk;
 use super::{CodePage, Disk, Fallback, Keys, Opened, overlay};
 use crate::{Error, ErrorKind, Result};
 
@@ -324,11 +323,4 @@ impl DiskOptions {
 fn dry_run(image: Image) -> Opened {
     let overlay = Arc::new(Overlay::in_memory(image.device(), DRY_RUN_MAX_BYTES));
     Opened::DryRun(image, overlay)
-}
-
-impl Settings {
-    /// The fallback of a new disk.
-    pub(super) fn fallback_of_disk(&self) -> Option<FallbackOfDisk> {
-        self.fallback.clone().map(FallbackOfDisk::new)
-    }
 }
