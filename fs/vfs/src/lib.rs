@@ -31,6 +31,7 @@ mod holds;
 mod join;
 mod metadata;
 mod mount_tree;
+mod numbers;
 pub mod path;
 mod read_ahead;
 mod read_file;

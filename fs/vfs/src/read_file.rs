@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::numbers::len_u64;
 use crate::{Error, ErrorKind, FileType, FsRead, InodeNumber, Metadata, ReadAhead, Result};
 
 /// Reads a whole regular file of at most `limit_bytes`.
@@ -78,12 +79,12 @@ impl<'a> FileReader<'a> {
     /// # Errors
     /// Whatever the filesystem answers.
     pub fn read_next(&mut self, buf: &mut [u8]) -> Result<usize> {
-        let len_bytes = u64::try_from(buf.len()).unwrap_or(u64::MAX);
+        let len_bytes = len_u64(buf.len());
         let end_of_read = self.position.saturating_add(len_bytes);
         self.read_ahead
             .before_read(self.fs, self.inode, end_of_read, self.size_bytes);
         let read = self.fs.read_at(self.inode, self.position, buf)?;
-        let read_bytes = u64::try_from(read).unwrap_or(u64::MAX);
+        let read_bytes = len_u64(read);
         self.position = self.position.saturating_add(read_bytes);
         Ok(read)
     }

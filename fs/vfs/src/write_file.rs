@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::numbers::len_u64;
 use crate::{Error, ErrorKind, FsWrite, InodeNumber, Result};
 
 /// Written at once. A driver allocates what it is given in one go, so this is also the least that
@@ -50,7 +51,7 @@ impl<'a> FileWriter<'a> {
                 return Err(Error::from(ErrorKind::NoSpace).in_inode(self.inode));
             }
             data = data.get(written..).unwrap_or_default();
-            self.skip(u64::try_from(written).unwrap_or(u64::MAX));
+            self.skip(len_u64(written));
         }
         Ok(())
     }
@@ -65,7 +66,7 @@ impl<'a> FileWriter<'a> {
             let filled = fill(from, &mut buffer)?;
             let piece = buffer.get(..filled).unwrap_or_default();
             self.put(piece)?;
-            told(u64::try_from(filled).unwrap_or(u64::MAX));
+            told(len_u64(filled));
             if filled < BUFFER_BYTES {
                 return Ok(());
             }

@@ -11,6 +11,7 @@ use crate::boot_files::{
 };
 
 use super::save::save;
+use diskfs_block::len_of;
 use diskfs_disk::{Error, ErrorKind, Result};
 
 /// How to put together what QEMU boots.
@@ -70,7 +71,7 @@ impl BuildQemu {
         let elf = bz_image::unpack(&image).map_err(|e| e.in_file(&kernel))?;
         say(&format!("taking modules of {}", modules.display()));
         let (initramfs, filesystems) = initramfs(&agent, &Modules::in_tree(&modules)?)?;
-        let size_bytes = (len(&elf), len(&initramfs));
+        let size_bytes = (len_of(&elf), len_of(&initramfs));
         let files = self.install(&elf, &initramfs)?;
         install_agent(&agent, &self.output)?;
         let saved = self.save.then(|| {
@@ -99,10 +100,6 @@ impl BuildQemu {
         install(&files.initramfs, initramfs, 0o644)?;
         Ok(files)
     }
-}
-
-fn len(bytes: &[u8]) -> u64 {
-    bytes.len().try_into().unwrap_or(u64::MAX)
 }
 
 /// The newest kernel that is installed below `root`, and its modules.

@@ -1,6 +1,7 @@
 //! The bytes of a file, and its holes.
 
 use super::source::SourceData;
+use crate::numbers::len_u64;
 use crate::{FileWriter, FsWrite, InodeNumber, Result};
 
 /// Read and written at once.
@@ -63,7 +64,7 @@ impl Contents {
                 break;
             }
             writer.put(piece)?;
-            copied(u64::try_from(read).unwrap_or(u64::MAX));
+            copied(len_u64(read));
         }
         Ok(writer.position())
     }

@@ -3,6 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use super::host::failed;
+use crate::numbers::len_u64;
 use crate::{Error, ErrorKind, FileExtentKind, FsRead, InodeNumber, ReadAhead, Result};
 
 /// Read and written at once: more gains nothing over the cost of a system call.
@@ -85,7 +86,7 @@ impl Contents {
         let mut read_ahead = ReadAhead::at(run.start);
         while at < run.end {
             let piece = self.piece(run.end.saturating_sub(at));
-            let piece_end = at.saturating_add(len(piece));
+            let piece_end = at.saturating_add(len_u64(piece.len()));
             read_ahead.before_read(fs, inode, piece_end, run.end);
             let read = fs.read_at(inode, at, piece)?;
             let data = piece.get(..read).unwrap_or_default();
@@ -94,8 +95,8 @@ impl Contents {
                 return Err(Error::new(ErrorKind::Corrupt, reason).in_inode(inode));
             }
             write(to, data, at)?;
-            at = at.saturating_add(len(data));
-            copied(len(data));
+            at = at.saturating_add(len_u64(data.len()));
+            copied(len_u64(data.len()));
         }
         Ok(())
     }
@@ -112,10 +113,6 @@ impl Contents {
     }
 }
 
-fn len(data: &[u8]) -> u64 {
-    u64::try_from(data.len()).unwrap_or(u64::MAX)
-}
-
 fn write(to: BorrowedFd<'_>, mut data: &[u8], mut offset: u64) -> Result<()> {
     while !data.is_empty() {
         let written = match rustix::io::pwrite(to, data, offset) {
@@ -123,7 +120,7 @@ fn write(to: BorrowedFd<'_>, mut data: &[u8], mut offset: u64) -> Result<()> {
             written => written.map_err(|errno| failed("writing", errno))?,
         };
         data = data.get(written..).unwrap_or_default();
-        offset = offset.saturating_add(u64::try_from(written).unwrap_or(u64::MAX));
+        offset = offset.saturating_add(len_u64(written));
     }
     Ok(())
 }
