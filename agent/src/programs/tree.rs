@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 use diskfs_remote::server::{Location, Program};
+use diskfs_vfs::elf::{ElfHead, ElfMachine};
 use diskfs_vfs::{Error, ErrorKind, Result};
 use rustix::fs::{
     FileType, Mode, OFlags, ResolveFlags, makedev, mkdirat, mknodat, open as open_path, openat2,
@@ -213,21 +214,6 @@ pub(super) fn not_started(root: &Location<'_>, program: &Program, error: &io::Er
     Error::new(kind, format!("{name}: {reason}"))
 }
 
-/// `e_machine` of programs (`elf(5)`), and the names of the architectures.
-const MACHINES: [(u16, &str); 11] = [
-    (2, "sparc"),
-    (3, "i386"),
-    (8, "mips"),
-    (20, "ppc"),
-    (21, "ppc64"),
-    (22, "s390x"),
-    (40, "arm"),
-    (62, "x86_64"),
-    (183, "aarch64"),
-    (243, "riscv64"),
-    (258, "loongarch64"),
-];
-
 /// Whether the program that is meant is for another architecture. It is asked before it is started: the C
 /// library takes what the kernel can't run for a script.
 pub(super) fn check_machine(root: &OwnedFd, program: &Program) -> Result<()> {
@@ -242,8 +228,8 @@ pub(super) fn check_machine(root: &OwnedFd, program: &Program) -> Result<()> {
         }
     };
     let found = candidates.iter().find_map(|path| head_of(root, path));
-    match found.as_ref().and_then(machine_of) {
-        Some(machine) if Some(machine) != own_machine() => {
+    match found.as_ref().and_then(ElfMachine::of) {
+        Some(machine) if Some(machine.number()) != own_machine().map(ElfMachine::number) => {
             let name = String::from_utf8_lossy(named);
             let reason = format!("{name}: {}", foreign(machine));
             Err(Error::new(ErrorKind::Unsupported, reason))
@@ -253,19 +239,16 @@ pub(super) fn check_machine(root: &OwnedFd, program: &Program) -> Result<()> {
 }
 
 /// What the kernel here runs.
-fn own_machine() -> Option<u16> {
+fn own_machine() -> Option<ElfMachine> {
     // A program of this kernel is this one.
-    machine_of(&read_head(&fs::File::open("/proc/self/exe").ok()?.into())?)
+    ElfMachine::of(&read_head(&fs::File::open("/proc/self/exe").ok()?.into())?)
 }
 
 /// Why the kernel can't run a program for this machine.
-fn foreign(machine: u16) -> String {
-    let name = |machine: u16| {
-        let known = MACHINES.iter().find(|(number, _)| *number == machine);
-        known.map_or_else(
-            || format!("machine {machine}"),
-            |(_, name)| (*name).to_owned(),
-        )
+fn foreign(machine: ElfMachine) -> String {
+    let name = |machine: ElfMachine| {
+        let unknown = || format!("machine {}", machine.number());
+        machine.name().map_or_else(unknown, str::to_owned)
     };
     let here = own_machine().map_or_else(|| "others".to_owned(), name);
     let there = name(machine);
@@ -275,12 +258,9 @@ fn foreign(machine: u16) -> String {
 /// The same of a script, by what the guest's shell is for.
 fn foreign_script(root: &Location<'_>) -> String {
     let head = open(root).ok().and_then(|root| head_of(&root, b"/bin/sh"));
-    let shell = head.as_ref().and_then(machine_of);
+    let shell = head.as_ref().and_then(ElfMachine::of);
     shell.map_or_else(|| "it is no program that a kernel runs".to_owned(), foreign)
 }
-
-/// The beginning of a program.
-type ElfHead = [u8; 20];
 
 /// How a file of the guest begins.
 fn head_of(root: &OwnedFd, path: &[u8]) -> Option<ElfHead> {
@@ -298,15 +278,4 @@ fn read_head(file: &OwnedFd) -> Option<ElfHead> {
     let mut head = ElfHead::default();
     let read = rustix::io::read(file, &mut head).ok()?;
     (read == head.len()).then_some(head)
-}
-
-/// The architecture that a program is for.
-fn machine_of(head: &ElfHead) -> Option<u16> {
-    let [0x7f, b'E', b'L', b'F', _, order, .., a, b] = *head else {
-        return None;
-    };
-    Some(match order {
-        2 => u16::from_be_bytes([a, b]),
-        _ => u16::from_le_bytes([a, b]),
-    })
 }

@@ -23,6 +23,7 @@
 pub mod copy_in;
 pub mod copy_out;
 pub mod edit;
+pub mod elf;
 mod error;
 mod fs;
 mod fs_write;
