@@ -8,7 +8,7 @@ use std::process::Command;
 
 use clap::Args;
 
-use diskfs::vfs::{Follow, InodeNumber, read_file, replace_contents};
+use diskfs::vfs::{Follow, InodeNumber, replace_contents};
 use diskfs::{Error, ErrorKind, Result};
 
 use super::into_dir::base_name;
@@ -54,13 +54,14 @@ pub(super) fn run(args: &Edit, session: &mut Session) -> Result<()> {
 }
 
 fn edit(session: &mut Session, place: &TargetPlace) -> Result<()> {
-    let (inode, before) = contents(place)?;
+    let existing = contents(place)?;
+    let before = existing.as_ref().map(|existing| &existing.contents);
     let directory = tempfile::Builder::new().prefix("diskfs-edit-").tempdir()?;
     // Under its own name, so that the editor knows what it is.
     let name = base_name(&place.path).unwrap_or(b"file");
     let copy = directory.path().join(OsStr::from_bytes(name));
     let in_place = |e: std::io::Error| Error::from(e).in_file(&copy);
-    if let Some(before) = &before {
+    if let Some(before) = before {
         fs::write(&copy, before).map_err(in_place)?;
     }
     run_editor(&copy)?;
@@ -70,28 +71,33 @@ fn edit(session: &mut Session, place: &TargetPlace) -> Result<()> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound && before.is_none() => return Ok(()),
         Err(e) => return Err(in_place(e)),
     };
-    if before.as_ref() == Some(&after) {
+    if before == Some(&after) {
         session.said("not changed", &place.path);
         return Ok(());
     }
-    let inode = match inode {
-        Some(inode) => inode,
-        None => regular_file(place, 0o666)?,
+    let inode = match existing {
+        Some(existing) => existing.inode,
+        None => regular_file(place)?,
     };
     replace_contents(place.fs(), inode, &mut after.as_slice(), &mut |_| {})
         .map(|_| ())
         .map_err(|e| place.error(e.in_path(&place.path)))
 }
 
+/// A file that is there.
+struct Existing {
+    inode: InodeNumber,
+    contents: Vec<u8>,
+}
+
 /// The file and what is in it; nothing for one that isn't there.
-fn contents(place: &TargetPlace) -> Result<(Option<InodeNumber>, Option<Vec<u8>>)> {
-    match place.reader().resolve(&place.path, Follow::All) {
-        Ok(inode) => {
-            let contents = read_file(place.fs(), inode, LIMIT_BYTES);
-            let contents = contents.map_err(|e| place.error(e.in_path(&place.path)))?;
-            Ok((Some(inode), Some(contents)))
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok((None, None)),
+fn contents(place: &TargetPlace) -> Result<Option<Existing>> {
+    match place.reader().node(&place.path, Follow::All) {
+        Ok(node) => Ok(Some(Existing {
+            inode: node.inode(),
+            contents: node.read_at_most(LIMIT_BYTES)?,
+        })),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }

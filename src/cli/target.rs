@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use diskfs::vfs::glob::is_pattern;
-use diskfs::vfs::{Change, FsWrite, NewAttributes, Recorder, Remains, What};
+use diskfs::vfs::{Change, FsWrite, InodeNumber, NewAttributes, Recorder, Remains, What, edit};
 use diskfs::{
     Commits, Disk, Error, ErrorKind, Filesystem, Result, RootReserve, WritableFilesystem,
     WriteOptions,
@@ -137,6 +137,12 @@ impl TargetPlace {
         error.with_hint(format!(
             "make its directory first: `diskfs mkdir -p {image}:{parent}`"
         ))
+    }
+
+    /// The file of any type that the path names, through symlinks; a missing one is made as an empty file.
+    pub(crate) fn find_or_create(&self) -> Result<InodeNumber> {
+        let found = edit::find_or_create(self.fs(), &self.path, &new_file(0o666));
+        found.map_err(|e| self.missing_parent(e))
     }
 
     /// The same with another path.

@@ -2,17 +2,14 @@
 
 use clap::Args;
 
-use diskfs::Result;
-use diskfs::vfs::{
-    self, Follow, InodeNumber, NewKind, SetMetadata, SetTime, Timestamp, follow_last, resolve,
-    resolve_parent,
-};
+use diskfs::vfs::{Follow, SetMetadata, SetTime, Timestamp};
+use diskfs::{ErrorKind, Result};
 
 use super::operand::Operand;
 use super::options::SourceArgs;
 use super::session::Session;
 use super::show::time;
-use super::target::{self, TargetPlace, WriteArgs, new_file};
+use super::target::{self, TargetPlace, WriteArgs};
 
 /// Set times of files, and make those that aren't there
 #[derive(Debug, Args)]
@@ -66,15 +63,13 @@ pub(super) fn run(args: &Touch, session: &mut Session) -> Result<()> {
 
 impl Touch {
     fn touch(&self, place: &TargetPlace) -> Result<()> {
-        let fs = place.fs();
-        let inode = match resolve(fs, &place.path, Follow::All) {
-            Err(error) if error.kind() == vfs::ErrorKind::NotFound => {
-                if self.no_create {
-                    return Ok(());
-                }
-                make(place)?
+        let inode = if self.no_create {
+            match place.reader().resolve(&place.path, Follow::All) {
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+                found => found?,
             }
-            found => found.map_err(|e| place.error(e))?,
+        } else {
+            place.find_or_create()?
         };
         let (accessed, modified) = self.times(place)?;
         let both = self.access == self.modification;
@@ -83,7 +78,9 @@ impl Touch {
             modified: (both || self.modification).then_some(modified),
             ..SetMetadata::default()
         };
-        fs.set_metadata(inode, &change)
+        place
+            .fs()
+            .set_metadata(inode, &change)
             .map_err(|e| place.error(e.in_path(&place.path)))
     }
 
@@ -96,14 +93,4 @@ impl Touch {
         let time = self.date.map_or(SetTime::Now, SetTime::At);
         Ok((time, time))
     }
-}
-
-/// Makes an empty file, through symlinks that lead to none.
-fn make(place: &TargetPlace) -> Result<InodeNumber> {
-    let fs = place.fs();
-    let made = follow_last(fs, &place.path).and_then(|path| {
-        let (dir, name) = resolve_parent(fs, &path)?;
-        fs.create(dir, &name, NewKind::Regular, &new_file(0o666))
-    });
-    made.map_err(|e| place.missing_parent(e.in_path(&place.path)))
 }

@@ -4,10 +4,7 @@ use std::io::{self, IsTerminal, Read};
 
 use clap::Args;
 
-use diskfs::vfs::{
-    self, FileType, FileWriter, Follow, InodeNumber, NewKind, SetMetadata, follow_last,
-    replace_contents, resolve, resolve_parent,
-};
+use diskfs::vfs::{self, FileType, FileWriter, InodeNumber, SetMetadata, replace_contents};
 use diskfs::{Error, Result};
 
 use super::chown::NewOwner;
@@ -16,7 +13,7 @@ use super::operand::Operand;
 use super::options::SourceArgs;
 use super::progress::Progress;
 use super::session::Session;
-use super::target::{TargetPlace, Targets, UMASK, WriteArgs, new_file};
+use super::target::{TargetPlace, Targets, UMASK, WriteArgs};
 
 /// What is read before the file is touched: when it can't be read, the file stays as it was.
 const READ_FIRST_BYTES: u64 = 16 << 20;
@@ -80,7 +77,7 @@ impl Write {
         }
         let mut input = Ahead::new(input).map_err(|e| Error::from(e).in_file("standard input"))?;
         let failed = |e: vfs::Error| place.error(e.in_path(&place.path));
-        let inode = regular_file(place, 0o666)?;
+        let inode = regular_file(place)?;
         let mut told = |bytes| progress.advance(bytes);
         if self.append {
             let size = place.fs().metadata(inode).map_err(failed)?.size_bytes;
@@ -114,21 +111,11 @@ impl Write {
 }
 
 /// The regular file that `place` names, through symlinks, which is made if it isn't there.
-pub(super) fn regular_file(place: &TargetPlace, permissions: u16) -> Result<InodeNumber> {
-    let fs = place.fs();
-    let found = match resolve(fs, &place.path, Follow::All) {
-        Err(error) if error.kind() == vfs::ErrorKind::NotFound => {
-            let made = follow_last(fs, &place.path).and_then(|path| {
-                let (dir, name) = resolve_parent(fs, &path)?;
-                fs.create(dir, &name, NewKind::Regular, &new_file(permissions))
-            });
-            return made.map_err(|e| place.missing_parent(e.in_path(&place.path)));
-        }
-        found => found.map_err(|e| place.error(e))?,
-    };
-    let metadata = fs.metadata(found);
+pub(super) fn regular_file(place: &TargetPlace) -> Result<InodeNumber> {
+    let inode = place.find_or_create()?;
+    let metadata = place.fs().metadata(inode);
     let wrong = match metadata.map_err(|e| place.error(e))?.file_type {
-        FileType::Regular => return Ok(found),
+        FileType::Regular => return Ok(inode),
         FileType::Directory => vfs::ErrorKind::IsADirectory.into(),
         _ => vfs::Error::new(vfs::ErrorKind::Invalid, "is no regular file"),
     };

@@ -6,7 +6,7 @@ use diskfs_vfs::copy_in::{self, CopyInOptions, CopyTo};
 use diskfs_vfs::copy_out::{OnError, Summary};
 use diskfs_vfs::{
     self as vfs, FileWriter, Follow, FsWrite, InodeNumber, Metadata, NewAttributes, NewKind,
-    RenameMode, SetMetadata, SetTime, SetXattr, edit, follow_last, resolve, resolve_parent,
+    RenameMode, SetMetadata, SetTime, SetXattr, edit, resolve, resolve_parent,
 };
 
 use super::{WritableFile, WritableFilesystem};
@@ -288,13 +288,7 @@ impl WritableFilesystem {
 
 /// Returns the regular file at `path`, through symlinks; a missing one is created.
 fn regular_file(fs: &dyn FsWrite, path: &[u8]) -> vfs::Result<InodeNumber> {
-    match resolve(fs, path, Follow::All) {
-        Ok(inode) => check_is_regular(&fs.metadata(inode)?).map(|()| inode),
-        Err(error) if error.kind() == vfs::ErrorKind::NotFound => {
-            let (dir, name) = resolve_parent(fs, follow_last(fs, path)?)?;
-            let attributes = NewAttributes::for_root(FILE_MODE);
-            fs.create(dir, &name, NewKind::Regular, &attributes)
-        }
-        Err(error) => Err(error),
-    }
+    let inode = edit::find_or_create(fs, path, &NewAttributes::for_root(FILE_MODE))?;
+    check_is_regular(&fs.metadata(inode)?)?;
+    Ok(inode)
 }
