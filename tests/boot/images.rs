@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result, ensure};
-use diskfs_fixtures::{Lvm, Mount, Part, cached, debootstrap, require, require_root, run};
+use diskfs_fixtures::{Lvm, Mount, Part, Variant, cached, debootstrap, require, require_root, run};
 
 /// Changes when the recipe does.
 const RECIPE: &str = "boot-1";
@@ -91,7 +91,7 @@ fn build(directory: &Path) -> Result<()> {
     make_disk(&ifupdown, "8300")?;
     make_root(&ifupdown)?;
     let mounted = mount(&ifupdown)?;
-    debootstrap(mounted.path(), PACKAGES)?;
+    debootstrap(mounted.path(), Variant::Minimal, PACKAGES)?;
     fs::write(mounted.path().join("etc/fstab"), FSTAB)?;
     mounted.unmount()?;
     make_lvm(&ifupdown, &directory.join("lvm.raw"))?;

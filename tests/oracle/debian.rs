@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Result, ensure};
 use diskfs::inspect::{Depth, Report};
-use diskfs_fixtures::{Mount, Tree, cached, debootstrap, require, require_root, run};
+use diskfs_fixtures::{Mount, Tree, Variant, cached, debootstrap, require, require_root, run};
 
 use super::{assert_same, filesystem};
 
@@ -70,7 +70,7 @@ fn build(directory: &Path) -> Result<()> {
     make_filesystem(&disk)?;
     {
         let mount = mount(&disk, "")?;
-        debootstrap(mount.path(), PACKAGES)?;
+        debootstrap(mount.path(), Variant::Minimal, PACKAGES)?;
         mount.unmount()?;
     }
     // As it is now, it is what the overlay lies on; then it changes.
