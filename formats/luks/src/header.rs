@@ -9,7 +9,6 @@ use crate::keyslot::{Keyslot, Priority};
 use crate::limits::{Budget, Limits};
 use crate::problem::Problem;
 use crate::segment::Segment;
-use crate::{luks1, luks2};
 
 /// Of LUKS1, and of the first copy of LUKS2.
 pub(crate) const MAGIC: [u8; 6] = *b"LUKS\xba\xbe";
@@ -79,32 +78,6 @@ pub struct KeyslotState {
 }
 
 impl Header {
-    /// The header at the start of `device`, or `None` when there is none. A LUKS2 header whose first
-    /// copy is lost is found by its second.
-    ///
-    /// # Errors
-    /// `Corrupt` when neither copy can be used; `Unsupported` for a version that is not known; what
-    /// the device answers when it cannot be read.
-    pub fn read(device: &dyn BlockRead) -> Result<Option<Self>> {
-        let left = usize::try_from(device.size_bytes()).unwrap_or(usize::MAX);
-        let mut start = vec![0; left.min(luks1::PHDR_BYTES)];
-        device.read_at(0, &mut start)?;
-        let version = match (start.get(..6), start.get(6..8)) {
-            (Some(magic), Some(&[high, low])) if magic == MAGIC => {
-                Some(u16::from_be_bytes([high, low]))
-            }
-            _ => None,
-        };
-        match version {
-            Some(1) => luks1::from_bytes(&start).map(Some),
-            Some(2) | None => luks2::read(device),
-            Some(other) => {
-                let reason = format!("LUKS of version {other} is not known here");
-                Err(Error::unsupported(reason).at(0))
-            }
-        }
-    }
-
     /// Its version.
     pub fn version(&self) -> Version {
         self.version

@@ -3,7 +3,7 @@
 
 use zeroize::Zeroizing;
 
-use crate::sector_cipher::BlockEncrypt;
+use crate::sector_cipher::{BlockEncrypt, Vector};
 
 /// How the vector of a sector follows from its number.
 pub(crate) enum Iv {
@@ -14,9 +14,6 @@ pub(crate) enum Iv {
     /// The number, encrypted with a hash of the key.
     Essiv(Box<dyn BlockEncrypt>),
 }
-
-/// A vector: one block of a cipher.
-pub(crate) type Vector = [u8; 16];
 
 impl Iv {
     pub(crate) fn of(&self, sector_number: u64) -> Zeroizing<Vector> {

@@ -55,6 +55,7 @@ mod limits;
 mod luks1;
 mod luks2;
 mod problem;
+mod read_header;
 mod sector_cipher;
 mod segment;
 mod unlocked;

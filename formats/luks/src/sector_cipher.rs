@@ -3,7 +3,8 @@
 use cipher::consts::U16;
 use cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt};
 
-use crate::iv::Vector;
+/// An initialisation vector: one block of a cipher.
+pub(crate) type Vector = [u8; 16];
 
 /// One block of a cipher. All that LUKS uses have blocks of 16 bytes.
 pub(crate) type Block = Array<u8, U16>;
