@@ -13,23 +13,6 @@ type Allowed<'a> = (&'a str, &'a str, &'a [&'a str], &'a str);
 /// The circles that exist, each with the reason why it stays.
 const ALLOWED: &[Allowed] = &[
     (
-        "diskfs-volume",
-        "",
-        &[
-            "apm",
-            "bsd",
-            "check",
-            "gpt",
-            "mbr",
-            "partition",
-            "sgi",
-            "sun",
-            "table",
-        ],
-        NOT_YET,
-    ),
-    ("diskfs-volume", "", &["map", "persistent", "thin"], NOT_YET),
-    (
         "diskfs-disk",
         "stack",
         &["luks", "lvm", "md", "place", "volume"],
@@ -80,6 +63,12 @@ const ALLOWED: &[Allowed] = &[
         "",
         &["change", "exfat", "ext4_write", "fat", "mutate"],
         NOT_YET,
+    ),
+    (
+        "diskfs-volume",
+        "",
+        &["map", "persistent", "thin"],
+        "a thin volume has its metadata in a part of a mapped volume",
     ),
 ];
 

@@ -8,7 +8,6 @@ use diskfs_block::{BlockRead, Result};
 pub(crate) use types::type_name;
 
 use crate::check::check;
-use crate::mbr::Entry as Slice;
 use crate::partition::Role;
 use crate::sector::Lba;
 use crate::warnings::Warnings;
@@ -26,6 +25,14 @@ const RAW_PART: usize = 2;
 const FREEBSD: u8 = 0xa5;
 const OPENBSD: u8 = 0xa6;
 const NETBSD: u8 = 0xa9;
+
+/// A slice: an entry of an MBR that a label may be in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slice {
+    pub(crate) type_byte: u8,
+    pub(crate) start_sectors: u32,
+    pub(crate) len_sectors: u32,
+}
 
 /// The table of a disk that has nothing but a label.
 pub(crate) fn table(device: &dyn BlockRead) -> Result<Option<PartitionTable>> {

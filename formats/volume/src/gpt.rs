@@ -10,7 +10,6 @@ mod types;
 
 use diskfs_block::{BlockRead, Error, Result};
 
-pub use entry::Attributes;
 pub(crate) use types::type_name;
 
 use crate::check::check;

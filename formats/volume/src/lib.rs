@@ -49,6 +49,7 @@
 )]
 
 mod apm;
+mod attributes;
 mod boot_sector;
 mod bsd;
 mod cache;
@@ -62,17 +63,20 @@ mod mbr;
 pub mod md;
 mod partition;
 mod persistent;
+mod read_table;
 mod sector;
 mod sgi;
 mod sun;
 pub mod swap;
 mod table;
 mod thin;
+mod type_name;
 mod warnings;
 
-pub use gpt::Attributes;
+pub use attributes::Attributes;
 pub use guid::Guid;
 pub use map::{Mapped, Writable};
 pub use partition::{Partition, PartitionKind, Problem};
+pub use read_table::{read_table, read_table_with};
 pub use sector::SectorSize;
-pub use table::{PartitionTable, TableKind, read_table, read_table_with};
+pub use table::{PartitionTable, TableKind};

@@ -7,11 +7,11 @@ mod types;
 use diskfs_block::{BlockRead, Result};
 
 pub(crate) use boot_record::{BootRecord, Entry};
-pub(crate) use types::{is_extended, type_name};
+pub(crate) use types::type_name;
 
 use crate::bsd;
 use crate::check::check;
-use crate::partition::Role;
+use crate::partition::{Role, is_extended};
 use crate::sector::Lba;
 use crate::warnings::Warnings;
 use crate::{Partition, PartitionKind, PartitionTable, SectorSize, TableKind};
@@ -39,7 +39,7 @@ pub(crate) fn table(
     }
     let mut next = chain.next_number();
     for (number, entry) in used().filter(|(_, e)| bsd::is_slice(e.type_byte)) {
-        let inside = bsd::in_slice(device, &entry, next, &mut warnings)?;
+        let inside = bsd::in_slice(device, &slice(&entry), next, &mut warnings)?;
         next = inside
             .last()
             .map_or(next, |last| last.number.saturating_add(1));
@@ -57,6 +57,15 @@ pub(crate) fn table(
         partitions,
         warnings: warnings.into_vec(),
     })
+}
+
+/// An entry as what a disklabel may be in.
+fn slice(entry: &Entry) -> bsd::Slice {
+    bsd::Slice {
+        type_byte: entry.type_byte,
+        start_sectors: entry.start_sectors,
+        len_sectors: entry.len_sectors,
+    }
 }
 
 /// As `blkid` prints a PTUUID; empty for a disk that was given none.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use diskfs_block::{BlockRead, Error, ErrorKind, Result, Slice};
 
-use crate::{Attributes, Guid, apm, bsd, gpt, mbr, sgi, sun};
+use crate::{Attributes, Guid};
 
 /// A partition as its table describes it, in bytes of the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,20 +142,6 @@ impl Partition {
         })
     }
 
-    /// What it is for, in the words of the tools: `EFI System`, `Linux`. `unknown` for a type that
-    /// is in no list.
-    pub fn type_name(&self) -> &'static str {
-        match &self.kind {
-            PartitionKind::Gpt { type_guid, .. } => gpt::type_name(*type_guid),
-            PartitionKind::Mbr { type_byte, .. } => mbr::type_name(*type_byte),
-            PartitionKind::Bsd { fstype } => bsd::type_name(*fstype),
-            PartitionKind::Sun { tag } => sun::type_name(*tag),
-            PartitionKind::Sgi { type_number } => sgi::type_name(*type_number),
-            PartitionKind::Apple { kind, .. } => apm::type_name(kind),
-        }
-        .unwrap_or("unknown")
-    }
-
     /// The PARTUUID as `blkid` prints it: the GUID in lower case, or the MBR's disk id and the
     /// number (`1234abcd-05`). An MBR without a disk id gives none, and no other kind of table does.
     pub fn uuid(&self) -> Option<String> {
@@ -191,7 +177,7 @@ impl Partition {
             _ if self.role != Role::Own => true,
             PartitionKind::Mbr {
                 type_byte, logical, ..
-            } => !logical && mbr::is_extended(type_byte),
+            } => !logical && is_extended(type_byte),
             _ => false,
         }
     }
@@ -200,4 +186,9 @@ impl Partition {
     pub(crate) fn end_bytes(&self) -> u64 {
         self.start_bytes.saturating_add(self.len_bytes)
     }
+}
+
+/// Whether the type is that of a container of logical partitions: DOS, Windows 95 (LBA), Linux.
+pub(crate) const fn is_extended(type_byte: u8) -> bool {
+    matches!(type_byte, 0x05 | 0x0f | 0x85)
 }

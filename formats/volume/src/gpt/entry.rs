@@ -1,12 +1,10 @@
 //! A GPT partition entry. UEFI specification 2.10, section 5.3.3, tables 5.6 to 5.8.
 
-use std::fmt;
-
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use crate::Guid;
 use crate::sector::Lba;
+use crate::{Attributes, Guid};
 
 /// The part of an entry that the specification defines; a longer entry goes on with zeroes.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
@@ -64,52 +62,6 @@ fn decode_name(units: &[U16; 36]) -> String {
     char::decode_utf16(units)
         .map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER))
         .collect()
-}
-
-/// The flags of a GPT entry. Bits 0 to 2 are for every type; 48 to 63 belong to the type.
-///
-/// Printed as `sfdisk` prints them: `RequiredPartition LegacyBIOSBootable GUID:60,63`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Attributes(pub u64);
-
-impl Attributes {
-    /// The platform needs the partition to work.
-    pub const fn required(self) -> bool {
-        self.0 & 1 != 0
-    }
-
-    /// Firmware shall not look for a filesystem on it.
-    pub const fn no_block_io(self) -> bool {
-        self.0 & 2 != 0
-    }
-
-    /// A BIOS may boot from it.
-    pub const fn legacy_bios_bootable(self) -> bool {
-        self.0 & 4 != 0
-    }
-}
-
-impl fmt::Display for Attributes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = [
-            (self.required(), "RequiredPartition"),
-            (self.no_block_io(), "NoBlockIOProtocol"),
-            (self.legacy_bios_bootable(), "LegacyBIOSBootable"),
-        ];
-        let mut words: Vec<String> = named
-            .into_iter()
-            .filter(|&(set, _)| set)
-            .map(|(_, name)| name.to_owned())
-            .collect();
-        let bits: Vec<String> = (48_u32..64)
-            .filter(|&bit| self.0.checked_shr(bit).unwrap_or(0) & 1 != 0)
-            .map(|bit| bit.to_string())
-            .collect();
-        if !bits.is_empty() {
-            words.push(format!("GUID:{}", bits.join(",")));
-        }
-        f.write_str(&words.join(" "))
-    }
 }
 
 #[cfg(test)]

@@ -8,12 +8,13 @@ use std::collections::HashSet;
 
 use diskfs_block::{BlockRead, Result};
 
+use crate::partition::is_extended;
 use crate::sector::Lba;
 use crate::warnings::Warnings;
 use crate::{Partition, SectorSize};
 
 use super::boot_record::{BootRecord, Entry};
-use super::{is_extended, partition};
+use super::partition;
 
 /// Records followed on one disk. Linux gives a disk at most 256 partitions (`DISK_MAX_PARTS`), so a
 /// longer chain works nowhere; 60 is what `fdisk` makes.

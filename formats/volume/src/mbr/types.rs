@@ -2,11 +2,6 @@
 //!
 //! No body assigns them; these are in common use, by the names that `fdisk` users know.
 
-/// Whether the type is that of a container of logical partitions: DOS, Windows 95 (LBA), Linux.
-pub(crate) const fn is_extended(type_byte: u8) -> bool {
-    matches!(type_byte, 0x05 | 0x0f | 0x85)
-}
-
 /// The name of a type; `None` for one that is in no list.
 pub(crate) fn type_name(type_byte: u8) -> Option<&'static str> {
     Some(match type_byte {

@@ -1,0 +1,19 @@
+//! What partitions are for.
+
+use crate::{Partition, PartitionKind, apm, bsd, gpt, mbr, sgi, sun};
+
+impl Partition {
+    /// What it is for, in the words of the tools: `EFI System`, `Linux`. `unknown` for a type that
+    /// is in no list.
+    pub fn type_name(&self) -> &'static str {
+        match &self.kind {
+            PartitionKind::Gpt { type_guid, .. } => gpt::type_name(*type_guid),
+            PartitionKind::Mbr { type_byte, .. } => mbr::type_name(*type_byte),
+            PartitionKind::Bsd { fstype } => bsd::type_name(*fstype),
+            PartitionKind::Sun { tag } => sun::type_name(*tag),
+            PartitionKind::Sgi { type_number } => sgi::type_name(*type_number),
+            PartitionKind::Apple { kind, .. } => apm::type_name(kind),
+        }
+        .unwrap_or("unknown")
+    }
+}
