@@ -18,7 +18,6 @@ const ALLOWED: &[Allowed] = &[
         &["luks", "lvm", "md", "place", "volume"],
         "a volume lies in others, which its public types name",
     ),
-    ("diskfs-exfat", "", &["root_entries", "structures"], NOT_YET),
     ("diskfs-clusters", "", &["format", "volume"], NOT_YET),
     ("diskfs-iso9660", "", &["contents", "node"], NOT_YET),
     (

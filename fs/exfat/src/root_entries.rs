@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use diskfs_block::BlockRead;
-use diskfs_clusters::{Cluster, Format, Root, Sectors, for_each_entry};
+use diskfs_clusters::{Cluster, Root, Sectors, for_each_entry};
 
 use crate::boot_sector::BootSector;
 use crate::bytes::index;
@@ -13,8 +13,10 @@ use crate::directory_entry::{
 };
 use crate::error::{Corrupt, Error, ErrorKind, Result, device_failed};
 use crate::fat::FatTable;
-use crate::structures::Structures;
 use crate::upcase_table::{MAX_BYTES, UpcaseTable};
+
+/// The size of the largest directory (exFAT specification, 7.4).
+pub(crate) const MAX_DIRECTORY_BYTES: u64 = 256 << 20;
 
 /// The entries.
 #[derive(Debug, Default)]
@@ -36,7 +38,7 @@ impl RootEntries {
             return Ok(Self::default());
         };
         let sectors = Sectors::new(Arc::clone(device), geometry.sector_bytes);
-        let runs = geometry.runs(&fat.chain(first)?, Structures::MAX_DIRECTORY_BYTES);
+        let runs = geometry.runs(&fat.chain(first)?, MAX_DIRECTORY_BYTES);
         let mut found = Self::default();
         for_each_entry(&sectors, &runs, |_, _, entry| {
             let [kind, flags, ..] = *entry;

@@ -18,7 +18,7 @@ use crate::directory_entry::{ARCHIVE, DIRECTORY, END, FILE, FileEntry, IN_USE, S
 use crate::entry_set::{EntrySet, SECONDARY_COUNTS};
 use crate::error::{Corrupt, Error, ErrorKind, Result, device_failed};
 use crate::fat::{self, FatTable};
-use crate::root_entries::RootEntries;
+use crate::root_entries::{MAX_DIRECTORY_BYTES, RootEntries};
 use crate::upcase_table::UpcaseTable;
 
 /// The structures of exFAT.
@@ -113,7 +113,7 @@ impl Format for Structures {
     const NAME: &'static str = "exFAT";
     const MAX_FILE_BYTES: u64 = i64::MAX.unsigned_abs();
     /// The limit of the specification (7.4.4).
-    const MAX_DIRECTORY_BYTES: u64 = 256 << 20;
+    const MAX_DIRECTORY_BYTES: u64 = MAX_DIRECTORY_BYTES;
     /// The file's entry and its stream.
     const HEAD_ENTRIES: u32 = 2;
     /// Whoever reads half a set finds that its checksum is wrong.
