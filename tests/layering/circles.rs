@@ -19,13 +19,6 @@ const ALLOWED: &[Allowed] = &[
         "a volume lies in others, which its public types name",
     ),
     ("diskfs-clusters", "", &["format", "volume"], NOT_YET),
-    ("diskfs-iso9660", "", &["contents", "node"], NOT_YET),
-    (
-        "diskfs-iso9660",
-        "",
-        &["name", "rrip", "susp", "volume"],
-        NOT_YET,
-    ),
     ("diskfs-journal", "", &["compression", "data"], NOT_YET),
     (
         "diskfs-registry",

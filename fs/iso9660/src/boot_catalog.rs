@@ -2,6 +2,7 @@
 
 use crate::boot_record::BootRecord;
 use crate::error::Result;
+use crate::susp::Blocks;
 use crate::volume::Volume;
 use crate::volume_descriptor::SECTOR_BYTES;
 

@@ -6,6 +6,7 @@ use crate::directory_record::DirectoryRecord;
 use crate::error::{Error, ErrorKind, Result, corrupt};
 use crate::node::Node;
 use crate::rrip;
+use crate::susp::Blocks;
 use crate::volume::Volume;
 use crate::volume_descriptor::SECTOR_BYTES;
 

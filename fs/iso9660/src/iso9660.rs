@@ -8,8 +8,9 @@ use diskfs_vfs::{
 };
 
 use crate::directory::{self, Entries};
-use crate::name::{MAX_NAME_BYTES, Names};
+use crate::name::Names;
 use crate::node::Node;
+use crate::rrip::MAX_NAME_BYTES;
 use crate::volume::Volume;
 use crate::{boot_catalog, contents};
 

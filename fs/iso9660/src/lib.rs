@@ -44,6 +44,7 @@ mod directory;
 mod directory_record;
 mod error;
 mod iso9660;
+mod metadata;
 mod name;
 mod node;
 mod numbers;

@@ -2,11 +2,8 @@
 
 use crate::directory_record::DirectoryRecord;
 use crate::error::{Result, corrupt};
-use crate::rrip;
+use crate::rrip::{self, MAX_NAME_BYTES};
 use crate::susp::SystemUse;
-
-/// Linux's `NAME_MAX`.
-pub(crate) const MAX_NAME_BYTES: usize = 255;
 
 /// Which names are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

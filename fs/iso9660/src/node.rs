@@ -1,16 +1,12 @@
 //! A file: its directory record with what Rock Ridge adds.
 
-use diskfs_vfs::{FileFlags, FileType, InodeNumber, Metadata};
+use diskfs_vfs::{FileType, InodeNumber};
 
-use crate::contents;
 use crate::directory_record::DirectoryRecord;
 use crate::error::{Error, ErrorKind, Result, corrupt};
-use crate::rrip::{self, PosixAttributes, Timestamps};
+use crate::rrip::{self, PosixAttributes};
 use crate::susp::SystemUse;
 use crate::volume::Volume;
-
-/// Of everything without Rock Ridge: all may read it, as Linux has it.
-const PLAIN_PERMISSIONS: u16 = 0o555;
 
 /// A file.
 #[derive(Debug, Clone)]
@@ -18,7 +14,7 @@ pub(crate) struct Node {
     pub(crate) record: DirectoryRecord,
     pub(crate) system_use: SystemUse,
     pub(crate) file_type: FileType,
-    posix: Option<PosixAttributes>,
+    pub(crate) posix: Option<PosixAttributes>,
 }
 
 impl Node {
@@ -69,43 +65,6 @@ impl Node {
 
     pub(crate) fn inode(&self) -> InodeNumber {
         InodeNumber(self.record.place)
-    }
-
-    pub(crate) fn metadata(&self, volume: &Volume) -> Result<Metadata> {
-        let place = self.record.place;
-        let size_bytes = match self.file_type {
-            FileType::Symlink => u64::try_from(self.target()?.len()).unwrap_or_default(),
-            _ => contents::size_bytes(volume, self)?,
-        };
-        let times = Timestamps::find(&self.system_use);
-        let recorded = self.record.recorded;
-        let device = match self.file_type {
-            FileType::CharacterDevice | FileType::BlockDevice => {
-                rrip::device(&self.system_use, place)?
-            }
-            _ => None,
-        };
-        let permissions = self.posix.map_or(PLAIN_PERMISSIONS, |posix| {
-            u16::try_from(posix.mode & 0o7777).unwrap_or_default()
-        });
-        Ok(Metadata {
-            inode: self.inode(),
-            generation: 0,
-            file_type: self.file_type,
-            permissions,
-            links: self.posix.map_or(1, |posix| posix.links),
-            uid: self.posix.map_or(0, |posix| posix.uid),
-            gid: self.posix.map_or(0, |posix| posix.gid),
-            size_bytes,
-            allocated_bytes: size_bytes.next_multiple_of(512),
-            accessed: times.accessed.unwrap_or(recorded),
-            modified: times.modified.unwrap_or(recorded),
-            changed: times.changed.or(times.created).unwrap_or(recorded),
-            created: times.created,
-            device,
-            block_size: volume.block_bytes(),
-            flags: FileFlags::default(),
-        })
     }
 
     /// The target of a symlink.

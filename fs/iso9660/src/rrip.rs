@@ -2,6 +2,9 @@
 //! SUSP.
 
 mod nm;
+
+/// Linux's `NAME_MAX`.
+pub(crate) const MAX_NAME_BYTES: usize = 255;
 mod pn;
 mod px;
 mod relocation;

@@ -6,7 +6,6 @@ mod er;
 mod sp;
 
 use crate::error::{Result, corrupt};
-use crate::volume::Volume;
 
 pub(crate) use er::names_rock_ridge;
 pub(crate) use sp::{bytes_skipped, place as root_place};
@@ -16,6 +15,15 @@ const HEADER_BYTES: usize = 4;
 
 /// Linux follows as many continuations (`RR_MAX_CE_ENTRIES`): more are a loop.
 const MAX_AREAS: usize = 32;
+
+/// The blocks that continuation areas are in.
+pub(crate) trait Blocks {
+    /// Returns the byte at which a logical block begins.
+    fn byte_of(&self, block: u32) -> u64;
+
+    /// Returns bytes of the device; `None` when they don't lie within it.
+    fn metadata_at(&self, offset: u64, len: usize) -> Result<Option<Vec<u8>>>;
+}
 
 /// One entry.
 #[derive(Debug, Clone, Copy)]
@@ -34,14 +42,14 @@ pub(crate) struct SystemUse {
 
 impl SystemUse {
     /// Gathers the entries of `area`, which belongs to the record at `place`.
-    pub(crate) fn gather(volume: &Volume, area: &[u8], place: u64) -> Result<Self> {
+    pub(crate) fn gather(blocks: &impl Blocks, area: &[u8], place: u64) -> Result<Self> {
         let mut found = Self::default();
         let mut next = found.take(area, place)?;
         for _ in 0..MAX_AREAS {
             let Some(continuation) = next else {
                 return Ok(found);
             };
-            let area = continuation.read(volume, place)?;
+            let area = continuation.read(blocks, place)?;
             next = found.take(&area, place)?;
         }
         Err(corrupt("more than 32 continuation areas: they loop", place))

@@ -8,7 +8,7 @@ use crate::boot_record::BootRecord;
 use crate::directory_record::{DirectoryRecord, MAX_BYTES, Run};
 use crate::error::{Error, ErrorKind, Result, corrupt, device_failed};
 use crate::name::Names;
-use crate::susp::{self, SystemUse};
+use crate::susp::{self, Blocks, SystemUse};
 use crate::volume_descriptor::{
     FIRST_SECTOR, Kind, MAX_DESCRIPTORS, SECTOR_BYTES, VolumeDescriptor,
 };
@@ -96,18 +96,8 @@ impl Volume {
         }
     }
 
-    /// Where a logical block begins.
-    pub(crate) fn byte_of(&self, block: u32) -> u64 {
-        u64::from(block).saturating_mul(self.block_bytes().into())
-    }
-
     pub(crate) fn block_bytes(&self) -> u32 {
         self.descriptors.primary.block_bytes
-    }
-
-    /// Bytes of the device; `None` when they don't lie within it.
-    pub(crate) fn metadata_at(&self, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
-        read_within(&self.metadata, offset, len).map_err(device_failed)
     }
 
     /// The record at a byte of the device; `None` when there is none up to the end of the sector.
@@ -137,6 +127,16 @@ impl Volume {
                 corrupt(reason, place)
             },
         )
+    }
+}
+
+impl Blocks for Volume {
+    fn byte_of(&self, block: u32) -> u64 {
+        u64::from(block).saturating_mul(self.block_bytes().into())
+    }
+
+    fn metadata_at(&self, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
+        read_within(&self.metadata, offset, len).map_err(device_failed)
     }
 }
 

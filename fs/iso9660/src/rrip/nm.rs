@@ -1,7 +1,7 @@
 //! `NM`: the name (RRIP, 4.1.4).
 
 use crate::error::{Result, corrupt};
-use crate::name::MAX_NAME_BYTES;
+use crate::rrip::MAX_NAME_BYTES;
 use crate::susp::SystemUse;
 
 /// The entry after this one goes on with the name.

@@ -2,7 +2,8 @@
 
 use crate::error::{Result, corrupt};
 use crate::numbers::Both32;
-use crate::volume::Volume;
+
+use super::Blocks;
 
 /// An area has room in one block for all that a record can want; Linux reads no longer one.
 const MAX_BYTES: u32 = 2048;
@@ -34,12 +35,12 @@ impl ContinuationArea {
     }
 
     /// Its bytes, for the record at `place`.
-    pub(super) fn read(self, volume: &Volume, place: u64) -> Result<Vec<u8>> {
-        let start = volume
+    pub(super) fn read(self, blocks: &impl Blocks, place: u64) -> Result<Vec<u8>> {
+        let start = blocks
             .byte_of(self.block)
             .saturating_add(self.offset.into());
         let len = usize::try_from(self.len_bytes).unwrap_or(usize::MAX);
-        let bytes = volume.metadata_at(start, len)?;
+        let bytes = blocks.metadata_at(start, len)?;
         bytes.ok_or_else(|| corrupt("continuation area lies outside of the device", place))
     }
 }
