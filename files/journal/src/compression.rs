@@ -7,7 +7,7 @@ use diskfs_block::{Error, Result, len_of};
 use zstd::stream::read::Decoder;
 use zstd::zstd_safe::{DCtx, DParameter, ResetDirective};
 
-use crate::data::Stored;
+use crate::stored::Stored;
 
 /// `OBJECT_COMPRESSED_XZ` and the like of `ObjectFlags`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! `DataObject`: a field and its value, `MESSAGE=text`, which any number of entries share.
 //! <https://systemd.io/JOURNAL_FILE_FORMAT/#data-objects>
 
-use diskfs_block::bytes::len_u64;
 use diskfs_block::{Error, Result, len_of};
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -9,6 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::compression::{Compression, unpack};
 use crate::object::{Kind, Object, ObjectHeader};
 use crate::reader::Reader;
+use crate::stored::Stored;
 
 /// No field of an entry is larger, name and value together: `DATA_SIZE_MAX` of systemd's `journal-importer.h`.
 pub const DATA_SIZE_MAX: u64 = 768 << 20;
@@ -133,28 +133,6 @@ impl Field {
             self.bytes.truncate(end);
             self.is_cut = true;
         }
-    }
-}
-
-/// The payload of a data object, as it is in the file. It lies within.
-#[derive(Debug)]
-pub(crate) struct Stored<'a> {
-    pub(crate) reader: &'a Reader,
-    pub(crate) offset: u64,
-    pub(crate) len: u64,
-}
-
-impl Stored<'_> {
-    /// The first `limit` bytes, and whether that is less than all.
-    pub(crate) fn plain(&self, limit: u64) -> Result<(Vec<u8>, bool)> {
-        let len = self.len.min(limit);
-        let no_room = || Error::corrupt("a field that is too large").at(self.offset);
-        let len = usize::try_from(len).map_err(|_| no_room())?;
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(len).map_err(|_| no_room())?;
-        bytes.resize(len, 0);
-        self.reader.read(self.offset, &mut bytes)?;
-        Ok((bytes, len_u64(len) < self.len))
     }
 }
 

@@ -59,6 +59,7 @@ mod field_hash_table;
 mod header;
 mod object;
 mod reader;
+mod stored;
 
 use std::sync::Arc;
 
