@@ -19,22 +19,6 @@ const ALLOWED: &[Allowed] = &[
         "a volume lies in others, which its public types name",
     ),
     ("diskfs-clusters", "", &["format", "volume"], NOT_YET),
-    (
-        "diskfs-registry",
-        "",
-        &[
-            "big_data",
-            "bins",
-            "hive",
-            "key",
-            "key_node",
-            "key_security",
-            "key_value",
-            "log",
-            "subkeys_list",
-        ],
-        NOT_YET,
-    ),
     ("diskfs-deploy", "", &["guest", "labels"], NOT_YET),
     ("diskfs-logs", "", &["merge", "origin"], NOT_YET),
     (

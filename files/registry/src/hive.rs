@@ -7,22 +7,8 @@ use diskfs_block::{BlockRead, Result};
 use crate::base_block::BaseBlock;
 use crate::bins::Bins;
 use crate::key::Key;
+use crate::log::Recovery;
 use crate::{Filetime, log};
-
-/// What a hive's transaction logs were good for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Recovery {
-    /// The hive had been written to its end: logs were not needed, and not read.
-    Clean,
-    /// It is read with so many changes of its logs. A log of before Windows 8.1 is one.
-    Applied {
-        /// How many.
-        entries: u32,
-    },
-    /// It had not been written to its end, and no log fits: a part of a change may be missing.
-    Unrecovered,
-}
 
 /// A hive that can be read. Reads go on from any number of threads.
 #[derive(Debug)]

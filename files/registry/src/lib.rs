@@ -63,7 +63,8 @@ mod upcase;
 mod value;
 
 pub use filetime::Filetime;
-pub use hive::{Hive, Recovery};
+pub use hive::Hive;
 pub use key::{Key, Subkeys, Values};
 pub use key_value::NamedValue;
+pub use log::Recovery;
 pub use value::{DataType, Value};

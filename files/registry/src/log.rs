@@ -12,7 +12,6 @@ use diskfs_block::{BlockRead, Error, Result, read_within};
 
 use crate::Filetime;
 use crate::base_block::{BASE_BLOCK_BYTES, BaseBlock, FileType};
-use crate::hive::Recovery;
 use sectors::Sectors;
 pub(crate) use sectors::WithLogs;
 
@@ -22,6 +21,21 @@ const SECTOR_BYTES: u64 = 512;
 /// A log is about as long as what changed at once, and at most as its hive; Windows keeps both small. Each
 /// sector takes some dozens of bytes of memory.
 const MAX_LOG_BYTES: u64 = 512 << 20;
+
+/// What a hive's transaction logs were good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Recovery {
+    /// The hive had been written to its end: logs were not needed, and not read.
+    Clean,
+    /// It is read with so many changes of its logs. A log of before Windows 8.1 is one.
+    Applied {
+        /// How many.
+        entries: u32,
+    },
+    /// It had not been written to its end, and no log fits: a part of a change may be missing.
+    Unrecovered,
+}
 
 /// A log that begins as one.
 struct Log {

@@ -2,11 +2,12 @@
 
 use diskfs_block::Result;
 
+use crate::base_block::{BaseBlock, FileType};
+use crate::log::Recovery;
+
 use super::log_entry::LogEntry;
 use super::sectors::Sectors;
 use super::{Log, SECTOR_BYTES};
-use crate::base_block::{BaseBlock, FileType};
-use crate::hive::Recovery;
 
 /// Applies the entries of all logs that are of the hive's last change; `None` when none is.
 ///
