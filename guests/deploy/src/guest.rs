@@ -6,7 +6,7 @@ use diskfs_vfs::Timestamp;
 
 use super::stage::{Kind, Stage};
 use super::volumes::{NewUuid, VolumeChanges, Volumes};
-use super::{Secret, StepReport, labels};
+use super::{Secret, StepReport};
 use diskfs_disk::guest::{OsRelease, windows_root};
 use diskfs_disk::{Error, ErrorKind, Filesystem, Result};
 
@@ -159,12 +159,6 @@ impl Guest {
             }
         }
         Ok(false)
-    }
-
-    /// Gives what is made the labels that the guest's policy has for it, where it uses `SELinux`.
-    pub(super) fn label_all(&mut self) -> Result<Option<StepReport>> {
-        let is_labelled = labels::put(self)?;
-        Ok(is_labelled.then(|| self.report("selinux-labels")))
     }
 
     /// What the last step did.

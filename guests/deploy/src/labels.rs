@@ -2,6 +2,7 @@
 
 use diskfs_selinux::{Config, FileKind, Labels, Mode, Texts};
 
+use super::StepReport;
 use super::guest::Guest;
 use super::stage::Kind;
 use diskfs_disk::Result;
@@ -11,8 +12,16 @@ const CONFIG: &str = "/etc/selinux/config";
 /// The attribute that has the label.
 const XATTR: &str = "security.selinux";
 
+impl Guest {
+    /// Gives what is made the labels that the guest's policy has for it, where it uses `SELinux`.
+    pub(super) fn label_all(&mut self) -> Result<Option<StepReport>> {
+        let is_labelled = put(self)?;
+        Ok(is_labelled.then(|| self.report("selinux-labels")))
+    }
+}
+
 /// Whether the guest uses `SELinux`, and what is made has its labels.
-pub(super) fn put(guest: &mut Guest) -> Result<bool> {
+fn put(guest: &mut Guest) -> Result<bool> {
     let Some(text) = guest.stage.bytes(CONFIG)? else {
         return Ok(false);
     };
