@@ -19,7 +19,6 @@ const ALLOWED: &[Allowed] = &[
         "a volume lies in others, which its public types name",
     ),
     ("diskfs-clusters", "", &["format", "volume"], NOT_YET),
-    ("diskfs-logs", "", &["merge", "origin"], NOT_YET),
     (
         "diskfs-agent",
         "",

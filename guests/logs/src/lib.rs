@@ -17,12 +17,14 @@ mod packed;
 mod record;
 mod stream;
 mod timestamp;
+mod window;
 mod zone;
 
 pub use files::Logs;
 pub use line::Line;
-pub use merge::{Records, Window};
+pub use merge::Records;
 pub use record::{Fields, Record};
+pub use window::Window;
 
 pub use diskfs_inspect::Problem;
 pub use diskfs_journal::{Boot, Entry};

@@ -9,7 +9,8 @@ use super::forward::Forward;
 use super::line::Style;
 use super::packed::{Packing, unpack};
 use super::stream::{JournalStream, Stream};
-use super::{DAY_US, Order, Window};
+use super::window::Window;
+use super::{DAY_US, Order};
 use diskfs_disk::FileDevice;
 use diskfs_disk::{File, Filesystem};
 
