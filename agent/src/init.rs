@@ -1,13 +1,11 @@
 //! PID 1's part: what has to be there before anything can be served, and how it ends.
 
 mod command_line;
-pub(crate) mod modules;
 mod port;
 mod saving;
-pub(crate) mod wake;
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::thread;
 use std::time::Duration;
 
@@ -16,7 +14,8 @@ use rustix::mount::{MountFlags, mount};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::system::{RebootCommand, reboot};
 
-use crate::LinuxMachine;
+use crate::kernel_log::log;
+use crate::{LinuxMachine, modules};
 use command_line::CommandLine;
 
 /// How long the host may take to hear the last answer.
@@ -87,16 +86,4 @@ fn prepare() {
     };
     setrlimit(Resource::Nofile, limit).ok();
     modules::load();
-}
-
-/// Writes a line where somebody may look: the kernel's log, which the console shows.
-pub(crate) fn log(line: &str) {
-    let message = format!("<4>diskfs-agent: {}\n", line.replace('\n', " "));
-    let kernel_log = OpenOptions::new().write(true).open("/dev/kmsg");
-    match kernel_log.and_then(|mut log: File| log.write_all(message.as_bytes())) {
-        Ok(()) => {}
-        Err(_) => {
-            io::stderr().write_all(message.as_bytes()).ok();
-        }
-    }
 }

@@ -18,10 +18,13 @@ mod disks;
 pub mod init;
 mod kernel_calls;
 mod kernel_fs;
+mod kernel_log;
 mod machine;
+mod modules;
 mod network;
 mod programs;
 mod waiting;
+mod wake;
 
 pub use kernel_fs::{Kept, KernelFs};
 pub use machine::{DirectoryMachine, LinuxMachine};

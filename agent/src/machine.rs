@@ -14,10 +14,10 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::area::DiskArea;
 use crate::disks;
-use crate::init::wake;
 use crate::kernel_fs::{Kept, KernelFs};
 use crate::network;
 use crate::programs::Programs;
+use crate::wake;
 
 /// Where filesystems are mounted.
 const MOUNTS: &str = "/run/diskfs";
@@ -103,7 +103,7 @@ impl Machine for LinuxMachine {
         fs::create_dir_all(&target).map_err(|error| {
             Error::new(ErrorKind::Io, "no place to mount at").with_source(error)
         })?;
-        crate::init::modules::load_for(&request.kind);
+        crate::modules::load_for(&request.kind);
         // Reading changes no times, as drivers have it.
         let mut flags = MountFlags::NOATIME;
         flags.set(MountFlags::RDONLY, request.read_only);

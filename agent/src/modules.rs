@@ -1,5 +1,6 @@
 //! Kernel modules that the initramfs brings along.
 
+use crate::kernel_log::log;
 use std::fs::{self, File};
 
 use rustix::io::Errno;
@@ -44,13 +45,13 @@ fn load_list(list: &str) {
     for name in order.lines().filter(|name| !name.is_empty()) {
         let path = format!("{DIR}/{name}");
         let Ok(file) = File::open(&path) else {
-            super::log(&format!("{path} is missing"));
+            log(&format!("{path} is missing"));
             continue;
         };
         match finit_module(&file, c"", 0) {
             // It is there, or for a device (or a processor) that isn't.
             Ok(()) | Err(Errno::EXIST | Errno::NODEV) => {}
-            Err(errno) => super::log(&format!("{path} can't be loaded: {errno}")),
+            Err(errno) => log(&format!("{path} can't be loaded: {errno}")),
         }
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn connect() -> Result<()> {
 
 /// The only interface that goes anywhere.
 fn interface() -> Result<String> {
-    crate::init::modules::load_for("network");
+    crate::modules::load_for("network");
     let began = Instant::now();
     loop {
         let all = fs::read_dir("/sys/class/net").into_iter().flatten();

@@ -24,8 +24,8 @@ use diskfs_remote::server::{Location, Program, Running};
 use diskfs_vfs::{Error, ErrorKind, Result};
 use rustix::process::{Signal, getpid};
 
-use crate::init::log;
 use crate::kernel_calls::{Become, become_before_exec, kill_all};
+use crate::kernel_log::log;
 use process::Process;
 
 /// How long programs that were killed may take to be gone.

@@ -8,8 +8,8 @@ use std::fs;
 use diskfs_remote::server::Greeting;
 use rustix::time::{ClockId, Timespec, clock_settime};
 
-use super::log;
 use crate::kernel_calls::reseed;
+use crate::kernel_log::log;
 
 /// Where the kernel is told to look for devices anew.
 const RESCAN: &str = "/sys/bus/pci/rescan";

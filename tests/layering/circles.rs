@@ -20,12 +20,6 @@ const ALLOWED: &[Allowed] = &[
     ),
     ("diskfs-clusters", "", &["format", "volume"], NOT_YET),
     (
-        "diskfs-agent",
-        "",
-        &["init", "machine", "network", "programs"],
-        NOT_YET,
-    ),
-    (
         "diskfs-benches",
         "",
         &["contender", "image", "rig", "visit"],

@@ -3,7 +3,7 @@
 use std::fs;
 use std::hint::black_box;
 
-use super::modules;
+use crate::modules;
 
 /// What is left to the kernel and its threads.
 const RESERVE_BYTES: u64 = 16 << 20;
