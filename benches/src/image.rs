@@ -14,6 +14,12 @@ use crate::command;
 use crate::filesystem::Filesystem;
 use crate::mount::MountPoint;
 
+/// The large file, from the image's root.
+pub(crate) const LARGE_FILE: &str = "srv/large.bin";
+
+/// Its length: the 1 GiB of the targets.
+pub(crate) const LARGE_FILE_BYTES: u64 = 1 << 30;
+
 /// The filesystem's size. The tree takes half a GiB and the large file one; a real image has
 /// room left, too, and holes cost no disk space.
 const FILESYSTEM_BYTES: u64 = 4 << 30;
@@ -216,7 +222,7 @@ fn build_filled(
     let mut point = MountPoint::directory(part.with_extension("mnt"))?;
     point.mount_loop(part, filesystem, "loop")?;
     install(point.path())?;
-    let large_file = point.path().join(crate::visit::LARGE_FILE);
+    let large_file = point.path().join(LARGE_FILE);
     fs::create_dir_all(large_file.parent().context("a file has a directory")?)?;
     large_file::write(&large_file)?;
     rustix::fs::syncfs(&fs::File::open(point.path())?)?;

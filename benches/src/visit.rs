@@ -23,12 +23,6 @@ use anyhow::Result;
 use crate::contender::Contender;
 use crate::rig::Rig;
 
-/// The large file, from the image's root.
-pub(crate) const LARGE_FILE: &str = "srv/large.bin";
-
-/// Its length: the 1 GiB of the targets.
-pub(crate) const LARGE_FILE_BYTES: u64 = 1 << 30;
-
 /// The milliseconds that it may take through a machine: 500 MB/s read, and 300 MB/s written.
 const READ_TARGET_MS: f64 = 2147.0;
 const WRITTEN_TARGET_MS: f64 = 3579.0;

@@ -20,12 +20,6 @@ const ALLOWED: &[Allowed] = &[
     ),
     ("diskfs-clusters", "", &["format", "volume"], NOT_YET),
     (
-        "diskfs-benches",
-        "",
-        &["contender", "image", "rig", "visit"],
-        NOT_YET,
-    ),
-    (
         "diskfs-fuzz",
         "",
         &["change", "exfat", "ext4_write", "fat", "mutate"],
@@ -36,6 +30,12 @@ const ALLOWED: &[Allowed] = &[
         "",
         &["map", "persistent", "thin"],
         "a thin volume has its metadata in a part of a mapped volume",
+    ),
+    (
+        "diskfs-benches",
+        "",
+        &["rig", "visit"],
+        "a visit measures on the rig that makes it",
     ),
 ];
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::visit::LARGE_FILE_BYTES;
+use super::LARGE_FILE_BYTES;
 
 /// Every other run of this many bytes has half the entropy, so that the compressed image has both
 /// compressed clusters and ones that were not worth it. A multiple of qcow2's default cluster.

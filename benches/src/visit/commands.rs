@@ -99,14 +99,14 @@ impl Visit for Commands {
             record(KEY_LS_COLD, milliseconds(command::used(&mut list)?.wall));
             warm(&mut list, runs, KEY_LS, KEY_LS_MEMORY, record)?;
         }
-        if let Some(mut cat) = contender.cat(&image, &format!("/{}", super::LARGE_FILE)) {
+        if let Some(mut cat) = contender.cat(&image, &format!("/{}", crate::image::LARGE_FILE)) {
             rig.cache_image(contender)?;
             let used = command::used(&mut cat)?;
             record(KEY_LARGE, milliseconds(used.wall));
             record(KEY_LARGE_MEMORY, mebibytes(used.peak_memory_kib << 10));
             record(
                 KEY_LARGE_AMPLIFICATION,
-                to_float(used.read_bytes) / to_float(super::LARGE_FILE_BYTES),
+                to_float(used.read_bytes) / to_float(crate::image::LARGE_FILE_BYTES),
             );
         }
         Ok(())

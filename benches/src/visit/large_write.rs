@@ -6,11 +6,13 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::written::Writer;
-use super::{LARGE_FILE_BYTES, Record, Row, Unit, Visit, WRITTEN_TARGET_MS};
 use crate::command;
 use crate::contender::Contender;
+use crate::image::LARGE_FILE_BYTES;
 use crate::rig::Rig;
+
+use super::written::Writer;
+use super::{Record, Row, Unit, Visit, WRITTEN_TARGET_MS};
 
 const KEY_SEQUENTIAL: &str = "write_sequential";
 const KEY_SYNCED: &str = "write_random_synced";

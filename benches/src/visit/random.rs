@@ -5,11 +5,13 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::{LARGE_FILE, Record, Row, Unit, Visit, to_float};
 use crate::command;
 use crate::contender::Contender;
+use crate::image::LARGE_FILE;
 use crate::mount::Mount;
 use crate::rig::Rig;
+
+use super::{Record, Row, Unit, Visit, to_float};
 
 /// The size of one read.
 const BLOCK_BYTES: u64 = 4096;

@@ -4,13 +4,13 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{
-    LARGE_FILE, LARGE_FILE_BYTES, READ_TARGET_MS, Record, Row, Unit, Visit, milliseconds, to_float,
-};
 use crate::command;
 use crate::contender::Contender;
+use crate::image::{LARGE_FILE, LARGE_FILE_BYTES};
 use crate::mount::Mount;
 use crate::rig::Rig;
+
+use super::{READ_TARGET_MS, Record, Row, Unit, Visit, milliseconds, to_float};
 
 const KEY_COLD: &str = "sequential_cold";
 const KEY_AMPLIFICATION: &str = "sequential_amplification";
