@@ -8,7 +8,7 @@ use diskfs_vfs::{
     SetMetadata, SetTime, SetXattr, SyncFile, Timestamp,
 };
 
-use crate::mutate::Random;
+use crate::random::Random;
 use known::{Known, any_name};
 
 /// What a run may write.

@@ -8,7 +8,7 @@ use diskfs_vfs::FsWrite;
 
 use crate::change::{self, CHANGED_MAX_BYTES};
 use crate::ext4;
-use crate::mutate::Random;
+use crate::random::Random;
 
 /// Where an image says which changes are made to it: its first bytes belong to the boot loader.
 pub(crate) const SEED_OFFSET: u64 = 0;

@@ -31,6 +31,7 @@ mod lvm;
 mod md;
 pub mod mutate;
 mod persistent;
+pub mod random;
 mod registry;
 mod remote;
 mod rpm;

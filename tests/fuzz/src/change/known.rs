@@ -2,7 +2,7 @@
 
 use diskfs_vfs::{FileType, FsRead, InodeNumber};
 
-use crate::mutate::Random;
+use crate::random::Random;
 
 /// Files that are looked for.
 const MAX_FILES: usize = 60;

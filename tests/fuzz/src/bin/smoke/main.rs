@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use diskfs_fuzz::mutate::{Random, mutate};
+use diskfs_fuzz::mutate::mutate;
+use diskfs_fuzz::random::Random;
 use diskfs_fuzz::seeds::{self, Seed};
 use diskfs_fuzz::{Sparse, Target};
 

@@ -1,0 +1,32 @@
+//! Numbers by chance.
+
+/// Numbers by chance, the same for the same start.
+///
+/// Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// The numbers of one case of one run.
+    pub fn of_case(seed: u64, case: u64) -> Self {
+        let mut random = Self(seed ^ case.wrapping_mul(0xd134_2543_de82_ef95));
+        random.next();
+        random
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next().checked_rem(end).unwrap_or(0)
+    }
+
+    /// One of some things, of which there is at least one.
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[usize::try_from(self.below(from.len() as u64)).unwrap_or(0)]
+    }
+}
