@@ -15,7 +15,7 @@ use crate::error::{Corrupt, Error, ErrorKind, Result, device_failed};
 use crate::fat::FatTable;
 use crate::upcase_table::{MAX_BYTES, UpcaseTable};
 
-/// The size of the largest directory (exFAT specification, 7.4).
+/// The size of the largest directory (exFAT specification, 7.4.4).
 pub(crate) const MAX_DIRECTORY_BYTES: u64 = 256 << 20;
 
 /// The entries.

@@ -112,7 +112,6 @@ impl Structures {
 impl Format for Structures {
     const NAME: &'static str = "exFAT";
     const MAX_FILE_BYTES: u64 = i64::MAX.unsigned_abs();
-    /// The limit of the specification (7.4.4).
     const MAX_DIRECTORY_BYTES: u64 = MAX_DIRECTORY_BYTES;
     /// The file's entry and its stream.
     const HEAD_ENTRIES: u32 = 2;
