@@ -2,7 +2,7 @@
 //! and SGI, Apple's map; and the logical
 //! volumes of LVM2 ([`lvm`]) and arrays of md ([`md`]).
 //!
-//! [`read_table`] looks at a disk and tells its partitions; [`Partition::open`] makes a device of
+//! [`read_table()`] looks at a disk and tells its partitions; [`Partition::open`] makes a device of
 //! one of them. A disk without a table (a filesystem directly on it) is `None`, not an error.
 //!
 //! ```
@@ -35,7 +35,7 @@
 //!
 //! # Errors
 //!
-//! [`read_table`] fails when the device does, and with
+//! [`read_table()`] fails when the device does, and with
 //! [`ErrorKind::Corrupt`](diskfs_block::ErrorKind::Corrupt) when there is a GPT of which neither
 //! copy can be used.
 #![cfg_attr(

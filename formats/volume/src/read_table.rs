@@ -18,10 +18,10 @@ pub fn read_table(device: &dyn BlockRead) -> Result<Option<PartitionTable>> {
     read(device, &SectorSize::ALL, SectorSize::B512)
 }
 
-/// As [`read_table`], for a disk whose sectors are known to be of `sector_size`.
+/// As [`read_table()`], for a disk whose sectors are known to be of `sector_size`.
 ///
 /// # Errors
-/// As [`read_table`].
+/// As [`read_table()`].
 pub fn read_table_with(
     device: &dyn BlockRead,
     sector_size: SectorSize,
