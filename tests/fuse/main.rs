@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use diskfs_fixtures::{require_fuse, require_root};
+use diskfs_fixtures::{require_fuse, require_root, until_measured};
 use tempfile::TempDir;
 
 /// The program under test.
@@ -90,7 +90,7 @@ fn stderr(output: &Output) -> String {
 
 /// Runs a program that must succeed. Returns what it printed.
 fn run(program: &str, words: &[&OsStr]) -> String {
-    let output = Command::new(program).args(words).output().expect(program);
+    let output = until_measured(|| Command::new(program).args(words).output()).expect(program);
     assert!(output.status.success(), "{program}: {}", stderr(&output));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

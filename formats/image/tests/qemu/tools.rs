@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+use diskfs_fixtures::until_measured;
+
 use crate::encryption::with_keys;
 
 /// Whether the programs are there. A test that needs them ends when they are not, but not in CI.
@@ -43,7 +45,7 @@ pub(crate) fn try_run(dir: &Path, program: &str, args: &[&str]) -> Output {
     let mut command = Command::new(program);
     command.args(args).current_dir(dir).stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    start(&mut command).wait_with_output().unwrap()
+    until_measured(|| start(&mut command).wait_with_output()).unwrap()
 }
 
 /// Runs a program in `dir`, which must succeed, and gives back its standard output.
