@@ -58,11 +58,11 @@ pub use diskfs_vfs as vfs;
 pub use diskfs_volume as volume;
 
 pub use diskfs_disk::{
-    CodePage, Commits, Content, ContentClass, Disk, DiskId, DiskOptions, Error, ErrorKind,
-    ExfatOptions, Fallback, FatKind, FatOptions, File, FileDevice, Filesystem, Format, Gate, Group,
-    Keys, LvmId, MdArray, NewFilesystem, NewIds, Node, OpenOptions, Result, RootReserve, Share,
-    SortedEntry, SortedWalk, StaleBase, SwapOptions, UuidChange, Volume, Walk, Wanted,
-    WritableFile, WritableFilesystem, WriteOptions, guest, time,
+    CancellationToken, CodePage, Commits, Content, ContentClass, Disk, DiskId, DiskOptions, Error,
+    ErrorKind, ExfatOptions, Fallback, FatKind, FatOptions, File, FileDevice, Filesystem, Format,
+    Gate, Group, Keys, LvmId, MdArray, NewFilesystem, NewIds, Node, OpenOptions, Result,
+    RootReserve, Share, SortedEntry, SortedWalk, StaleBase, SwapOptions, UuidChange, Volume, Walk,
+    Wanted, WritableFile, WritableFilesystem, WriteOptions, guest, time,
 };
 
 #[cfg(feature = "deploy")]

@@ -1,15 +1,19 @@
 //! The library as a program sees it: its options, changes by path, transactions, and the examples.
 
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use diskfs::block::{BlockRead, Memory};
 use diskfs::image::Format;
 use diskfs::vfs::copy_out::CopyOptions;
 use diskfs::vfs::{FileType, Follow, SetTime, Timestamp};
-use diskfs::{Commits, Disk, DiskOptions, Error, ErrorKind, File, Filesystem, Volume};
+use diskfs::{
+    CancellationToken, Commits, Disk, DiskOptions, Error, ErrorKind, File, Filesystem, Volume,
+};
 use diskfs::{WritableFile, WritableFilesystem, WriteOptions};
 use diskfs_fixtures::{image, require, run};
 
@@ -145,7 +149,9 @@ fn files_are_found_once_and_walked_in_order() {
 
     let host = tempfile::tempdir().unwrap();
     let options = CopyOptions::default();
-    let copied = start.copy_to(&host.path().join("new"), &options, &mut |_, _| {});
+    let copied = start.copy_to(&host.path().join("new"), &options, &mut |_, _| {
+        ControlFlow::Continue(())
+    });
     assert_eq!(copied.unwrap().files, 2);
     assert_eq!(
         std::fs::read(host.path().join("new/link")).unwrap(),
@@ -217,14 +223,75 @@ fn a_tree_of_the_host_is_copied() {
     fs.mkdir("/there").unwrap();
     let mut told = 0;
     let copied = fs
-        .copy_from(host.path(), "/there", &mut |_, _| told += 1)
+        .copy_from(host.path(), "/there", &mut |_, _| {
+            told += 1;
+            ControlFlow::Continue(())
+        })
         .unwrap();
     assert_eq!((copied.files, told > 0), (1, true));
-    fs.copy_from(host.path(), "/as-new", &mut |_, _| {})
-        .unwrap();
+    fs.copy_from(
+        host.path(),
+        "/as-new",
+        &mut |_, _| ControlFlow::Continue(()),
+    )
+    .unwrap();
     for path in ["/there/inner/file", "/as-new/inner/file"] {
         assert_eq!(fs.reader().read(path).unwrap(), b"contents");
     }
+}
+
+#[test]
+fn reading_ends_when_it_is_cancelled() {
+    let copy = Copy::of("ext4-default");
+    let token = CancellationToken::new();
+    let options = Disk::options().cancellation(token.clone());
+    let disk = options.open(copy.path()).unwrap();
+    let fs = disk.filesystem().unwrap();
+    let path = fs.walk("/").unwrap().find_map(|entry| {
+        let entry = entry.unwrap();
+        (entry.metadata.size_bytes > 100_000).then_some(entry.path)
+    });
+    let mut file = fs.open(path.unwrap()).unwrap();
+    // Work that goes on until it is stopped.
+    let worker = std::thread::spawn(move || {
+        loop {
+            file.rewind()?;
+            std::io::copy(&mut file, &mut std::io::sink())?;
+        }
+    });
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(!worker.is_finished());
+    token.cancel();
+    let ended: Result<(), diskfs::Error> = worker.join().unwrap();
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::Cancelled);
+    let opened = options.open(copy.path()).and_then(|disk| disk.filesystem());
+    assert_eq!(opened.unwrap_err().kind(), ErrorKind::Cancelled);
+}
+
+#[test]
+fn a_copy_that_is_cancelled_is_undone_with_its_transaction() {
+    let copy = Copy::of("ext4-default");
+    let host = tempfile::tempdir().unwrap();
+    for number in 0..100 {
+        std::fs::write(host.path().join(number.to_string()), "contents").unwrap();
+    }
+    let token = CancellationToken::new();
+    let disk = copy.open();
+    let volume = disk.meant_volume().unwrap();
+    let stopped = volume.transaction(&WriteOptions::default(), |fs| {
+        fs.copy_from(host.path(), "/copied", &mut |_, summary| {
+            if summary.files == 50 {
+                token.cancel();
+            }
+            token.flow()
+        })
+    });
+    assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Cancelled);
+    drop(volume);
+    disk.close().unwrap();
+    copy.check();
+    let fs = Disk::open(copy.path()).unwrap().filesystem().unwrap();
+    assert!(!fs.exists("/copied").unwrap());
 }
 
 #[test]
@@ -364,6 +431,8 @@ fn the_examples_work() {
     assert_eq!(conf, "key0 = value\nkey1 = value\nkey2 = value\n");
     let said = text(example("block_device").arg(&guest));
     assert!(said.starts_with(&release), "{said}");
+    let said = text(example("async").arg(&guest).arg("60"));
+    assert!(said.contains(" usr/lib/os-release\n"), "{said}");
     // The demo's guest has nothing that sets the network up.
     let disk = Disk::options().read_only(false).open(&guest).unwrap();
     let fs = write(&disk);

@@ -40,6 +40,8 @@ pub enum ErrorKind {
     Ambiguous,
     /// What the caller asked makes no sense.
     Invalid,
+    /// The caller has asked to stop.
+    Cancelled,
     /// Anything else.
     Other,
 }
@@ -63,7 +65,7 @@ impl ErrorKind {
     pub const fn is_halfway(self) -> bool {
         matches!(
             self,
-            Self::Io | Self::Corrupt | Self::ReadOnly | Self::NoSpace
+            Self::Io | Self::Corrupt | Self::ReadOnly | Self::NoSpace | Self::Cancelled
         )
     }
 
@@ -83,6 +85,7 @@ impl ErrorKind {
             Self::Denied => "denied",
             Self::Ambiguous => "ambiguous",
             Self::Invalid => "invalid",
+            Self::Cancelled => "cancelled",
             Self::Other => "other",
         }
     }
@@ -103,6 +106,7 @@ impl From<block::ErrorKind> for ErrorKind {
             K::Locked => Self::Locked,
             K::Denied => Self::Denied,
             K::Invalid => Self::Invalid,
+            K::Cancelled => Self::Cancelled,
             _ => Self::Other,
         }
     }
@@ -123,6 +127,7 @@ impl From<vfs::ErrorKind> for ErrorKind {
             K::NoSpace | K::QuotaExceeded => Self::NoSpace,
             K::Denied | K::NotPermitted => Self::Denied,
             K::Invalid => Self::Invalid,
+            K::Cancelled => Self::Cancelled,
             _ => Self::Other,
         }
     }
@@ -287,6 +292,7 @@ impl Error {
             ErrorKind::Unsupported => K::Unsupported,
             ErrorKind::ReadOnly => K::ReadOnly,
             ErrorKind::Locked | ErrorKind::Denied => K::Denied,
+            ErrorKind::Cancelled => K::Cancelled,
             // A device that is missing is no file that is: nobody should take it for one.
             _ => K::Io,
         };
@@ -334,7 +340,7 @@ impl From<Error> for io::Error {
             ErrorKind::ReadOnly => io::ErrorKind::ReadOnlyFilesystem,
             ErrorKind::NoSpace => io::ErrorKind::StorageFull,
             ErrorKind::Invalid | ErrorKind::Ambiguous => io::ErrorKind::InvalidInput,
-            ErrorKind::Io | ErrorKind::Other => io::ErrorKind::Other,
+            ErrorKind::Io | ErrorKind::Cancelled | ErrorKind::Other => io::ErrorKind::Other,
         };
         Self::new(kind, e)
     }

@@ -5,6 +5,7 @@
 //! an [`FsRead`](diskfs_vfs::FsRead). The stack is the only place that knows the drivers; what has none goes to a
 //! [`Fallback`]. [`guest`] puts a guest's own tree together.
 
+mod cancellation;
 mod error;
 mod file;
 mod file_device;
@@ -17,6 +18,7 @@ mod writable;
 
 pub use diskfs_image::{Format, Gate, OpenOptions, Share, StaleBase};
 
+pub use cancellation::CancellationToken;
 pub use error::{Error, ErrorKind, Result};
 pub use file::File;
 pub use file_device::FileDevice;

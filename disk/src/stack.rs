@@ -42,6 +42,7 @@ pub use mkfs::{CodePage, ExfatOptions, FatKind, FatOptions, NewFilesystem, SwapO
 pub use options::DiskOptions;
 pub use volume::Volume;
 
+use crate::cancellation::Cancellable;
 use crate::{Error, ErrorKind, Filesystem, Result, WritableFilesystem};
 use guest_disk::GuestDisk;
 use options::Settings;
@@ -163,9 +164,16 @@ impl Disk {
 
     fn guest_disk(&self) -> GuestDisk {
         match &self.image {
-            Opened::ReadOnly(image) => GuestDisk::ReadOnly(image.device()),
+            Opened::ReadOnly(image) => GuestDisk::ReadOnly(self.until_cancelled(image.device())),
             Opened::Writable(image) => GuestDisk::Writable(image.device()),
             Opened::DryRun(_, overlay) => GuestDisk::Writable(overlay.clone()),
+        }
+    }
+
+    fn until_cancelled(&self, device: Arc<dyn BlockRead>) -> Arc<dyn BlockRead> {
+        match &self.settings.cancellation {
+            Some(token) => Arc::new(Cancellable::new(device, token.clone())),
+            None => device,
         }
     }
 

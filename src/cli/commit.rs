@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::ops::ControlFlow;
 
 use clap::Args;
 
@@ -46,7 +47,10 @@ pub(super) fn run(args: &Commit, session: &mut Session) -> Result<()> {
         Overlay::Emptied
     };
     let mut progress = Progress::new(session.progress(), None);
-    let told = &mut |bytes, total| progress.advance_of(bytes, total);
+    let told = &mut |bytes, total| {
+        progress.advance_of(bytes, total);
+        ControlFlow::Continue(())
+    };
     let done = commit(&path, wanted, &options, told);
     progress.finish();
     let done = done?;

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -110,7 +111,10 @@ pub(super) fn run(args: &Create, session: &mut Session) -> Result<()> {
         _ => None,
     };
     let mut progress = Progress::new(session.progress(), total);
-    let created = create_with_progress(&args.path, &options, &mut |bytes| progress.advance(bytes));
+    let created = create_with_progress(&args.path, &options, &mut |bytes| {
+        progress.advance(bytes);
+        ControlFlow::Continue(())
+    });
     progress.finish();
     let created = created?;
     if session.output() == Output::Json {

@@ -9,6 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
 use std::num::NonZero;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -383,7 +384,10 @@ impl Deploy {
         };
         let target = self.source.volume.writable_filesystem(disk, options)?;
         // A new overlay is removed with all that is in it.
-        let told = &mut |bytes, total| progress.advance_of(bytes, total);
+        let told = &mut |bytes, total| {
+            progress.advance_of(bytes, total);
+            ControlFlow::Continue(())
+        };
         deploy::apply(changes, volumes, &target, told).map_err(|error| match new_overlay {
             Some(_) => error,
             None => with_remains(error, &target),

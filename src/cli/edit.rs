@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
@@ -79,9 +80,11 @@ fn edit(session: &mut Session, place: &TargetPlace) -> Result<()> {
         Some(existing) => existing.inode,
         None => regular_file(place)?,
     };
-    replace_contents(place.fs(), inode, &mut after.as_slice(), &mut |_| {})
-        .map(|_| ())
-        .map_err(|e| place.error(e.in_path(&place.path)))
+    replace_contents(place.fs(), inode, &mut after.as_slice(), &mut |_| {
+        ControlFlow::Continue(())
+    })
+    .map(|_| ())
+    .map_err(|e| place.error(e.in_path(&place.path)))
 }
 
 /// A file that is there.

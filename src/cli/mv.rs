@@ -1,5 +1,7 @@
 //! `diskfs mv`.
 
+use std::ops::ControlFlow;
+
 use clap::Args;
 
 use diskfs::Result;
@@ -168,6 +170,7 @@ fn copy(
     let (files, bytes) = progress.done();
     let told = &mut |_: &[u8], summary: &Summary| {
         progress.set(files + summary.files, bytes + summary.bytes);
+        ControlFlow::Continue(())
     };
     let options = CopyInOptions::default();
     let in_source = |error: FsError| from.error(error.below(&from.path));

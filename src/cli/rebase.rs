@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::ops::ControlFlow;
 
 use clap::Args;
 
@@ -57,7 +58,10 @@ pub(super) fn run(args: &Rebase, session: &mut Session) -> Result<()> {
         Contents::Kept
     };
     let mut progress = Progress::new(session.progress(), None);
-    let told = &mut |bytes, total| progress.advance_of(bytes, total);
+    let told = &mut |bytes, total| {
+        progress.advance_of(bytes, total);
+        ControlFlow::Continue(())
+    };
     let written = rebase(&path, base.as_ref(), contents, &options, told);
     progress.finish();
     let written = written?;

@@ -1,6 +1,7 @@
 //! `diskfs write`.
 
 use std::io::{self, IsTerminal, Read};
+use std::ops::ControlFlow;
 
 use clap::Args;
 
@@ -78,7 +79,10 @@ impl Write {
         let mut input = Ahead::new(input).map_err(|e| Error::from(e).in_file("standard input"))?;
         let failed = |e: vfs::Error| place.error(e.in_path(&place.path));
         let inode = regular_file(place)?;
-        let mut told = |bytes| progress.advance(bytes);
+        let mut told = |bytes| {
+            progress.advance(bytes);
+            ControlFlow::Continue(())
+        };
         if self.append {
             let size = place.fs().metadata(inode).map_err(failed)?.size_bytes;
             let mut writer = FileWriter::new(place.fs(), inode, size);

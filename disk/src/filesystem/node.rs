@@ -1,5 +1,6 @@
 //! A file of any type, once it is found.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use diskfs_vfs::copy_out::{CopyOptions, Summary, copy_out};
@@ -146,15 +147,17 @@ impl Node {
     /// nothing is written outside of `destination`. Errors of single files are in the summary, with paths relative to this
     /// file.
     ///
-    /// `progress` is called for each file, and after each MiB of a large one, with the path within the copy.
+    /// `progress` is called for each file, and after each MiB of a large one, with the path within the copy. Its answer
+    /// may be that of [`CancellationToken::flow`](crate::CancellationToken::flow).
     ///
     /// # Errors
-    /// What ends the copy: `NotFound`, `Denied`, `NoSpace` on the host.
+    /// What ends the copy: `NotFound`, `Denied`, `NoSpace` on the host; `Cancelled` when `progress` answers
+    /// [`ControlFlow::Break`].
     pub fn copy_to(
         &self,
         destination: &Path,
         options: &CopyOptions,
-        progress: &mut dyn FnMut(&[u8], &Summary),
+        progress: &mut dyn FnMut(&[u8], &Summary) -> ControlFlow<()>,
     ) -> Result<Summary> {
         let fs = self.filesystem.as_fs();
         copy_out(fs, self.inode, destination, options, progress)

@@ -8,7 +8,7 @@ use diskfs_block::{BlockRead, BlockWrite, Overlay};
 use diskfs_image::{Format, Gate, Image, ImageSpec, OpenOptions, Share, StaleBase, WritableImage};
 
 use super::{CodePage, Disk, Fallback, Keys, Opened, overlay};
-use crate::{Error, ErrorKind, Result};
+use crate::{CancellationToken, Error, ErrorKind, Result};
 
 /// The limit of a dry run's changes: more would not be what one looks at before doing it.
 const DRY_RUN_MAX_BYTES: u64 = 1 << 30;
@@ -79,6 +79,7 @@ pub(super) struct Settings {
     pub(super) keys: Option<Keys>,
     pub(super) code_page: Option<CodePage>,
     pub(super) fallback: Option<Arc<dyn Fallback>>,
+    pub(super) cancellation: Option<CancellationToken>,
 }
 
 impl DiskOptions {
@@ -158,6 +159,12 @@ impl DiskOptions {
     /// Sets what opens the filesystems that have no driver.
     pub fn fallback(mut self, fallback: Arc<dyn Fallback>) -> Self {
         self.settings.fallback = Some(fallback);
+        self
+    }
+
+    /// Sets what ends all reading of the disk, unless it is opened for writing.
+    pub fn cancellation(mut self, token: CancellationToken) -> Self {
+        self.settings.cancellation = Some(token);
         self
     }
 

@@ -1,5 +1,6 @@
 //! Changes by path.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use diskfs_vfs::copy_in::{self, CopyInOptions, CopyTo};
@@ -217,15 +218,16 @@ impl WritableFilesystem {
     /// Copies a file or a directory tree of the host to `path`, with everything that it has: owners, modes, times,
     /// attributes, holes and hard links. A directory is merged into one that exists. The first failure ends the copy.
     ///
-    /// `progress` is called for each file, and after each MiB of a large one, with the path within the copy.
+    /// `progress` is called for each file, and after each MiB of a large one, with the path within the copy. Its
+    /// answer may be that of [`CancellationToken::flow`](crate::CancellationToken::flow).
     ///
     /// # Errors
-    /// `NotFound`, `Denied` on the host; `NoSpace`.
+    /// `NotFound`, `Denied` on the host; `NoSpace`; `Cancelled` when `progress` answers [`ControlFlow::Break`].
     pub fn copy_from(
         &self,
         host: impl AsRef<Path>,
         path: impl AsRef<[u8]>,
-        progress: &mut dyn FnMut(&[u8], &Summary),
+        progress: &mut dyn FnMut(&[u8], &Summary) -> ControlFlow<()>,
     ) -> Result<Summary> {
         let options = CopyInOptions {
             on_error: OnError::Stop,

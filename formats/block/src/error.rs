@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// [`std::result::Result`] with the block layer's [`Error`].
@@ -37,6 +38,19 @@ pub enum ErrorKind {
     Denied,
     /// What the caller asked makes no sense.
     Invalid,
+    /// The caller has asked to stop.
+    Cancelled,
+}
+
+/// Turns the answer of a progress callback into a result.
+///
+/// # Errors
+/// [`ErrorKind::Cancelled`] for [`ControlFlow::Break`].
+pub fn go_on(answer: ControlFlow<()>) -> Result<()> {
+    match answer {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(Error::new(ErrorKind::Cancelled, "cancelled")),
+    }
 }
 
 /// What went wrong, where, and what to do about it.

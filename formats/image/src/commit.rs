@@ -1,8 +1,9 @@
 //! An overlay's contents, written into the image behind it.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
-use diskfs_block::{BlockWrite, Error, File, Result};
+use diskfs_block::{BlockWrite, Error, File, Result, go_on};
 
 use crate::base::Identity;
 use crate::create::{
@@ -44,12 +45,13 @@ pub struct Committed {
 ///
 /// # Errors
 /// As [`WritableImage::open`] of both; [`Invalid`](diskfs_block::ErrorKind::Invalid) without a
-/// backing file; [`Unsupported`](diskfs_block::ErrorKind::Unsupported) when that is smaller.
+/// backing file; [`Unsupported`](diskfs_block::ErrorKind::Unsupported) when that is smaller;
+/// [`Cancelled`](diskfs_block::ErrorKind::Cancelled) when `progress` says so: the overlay shows the same disk as before.
 pub fn commit(
     path: &Path,
     overlay: Overlay,
     options: &OpenOptions,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Committed> {
     // The chain is read without locks, as its second file is about to be written to by us.
     let locked = File::open_read_write(path)?;
@@ -103,7 +105,7 @@ pub fn commit(
 pub(crate) fn copy(
     image: &Image,
     to: &dyn BlockWrite,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<u64> {
     let device = image.device();
     let mut buffer = vec![0; to_usize(PIECE_BYTES)];
@@ -126,7 +128,7 @@ pub(crate) fn copy(
             }
             at = at.saturating_add(len);
             bytes = bytes.saturating_add(len);
-            progress(len, total);
+            go_on(progress(len, total))?;
         }
     }
     to.flush()?;

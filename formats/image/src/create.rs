@@ -8,6 +8,7 @@ mod raw;
 #[cfg(test)]
 mod tests;
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use diskfs_block::{Error, Result};
@@ -209,18 +210,18 @@ pub struct Created {
 /// that the gate keeps shut; [`Locked`](diskfs_block::ErrorKind::Locked) when the file to be
 /// replaced is in use.
 pub fn create(path: &Path, options: &CreateOptions) -> Result<Created> {
-    create_with_progress(path, options, &mut |_| {})
+    create_with_progress(path, options, &mut |_| ControlFlow::Continue(()))
 }
 
 /// The same, and tells how many bytes more were written whenever a stretch of them was:
 /// preallocation of everything takes its time.
 ///
 /// # Errors
-/// As [`create`].
+/// As [`create`]; [`Cancelled`](diskfs_block::ErrorKind::Cancelled) when `progress` says so: no file is left.
 pub fn create_with_progress(
     path: &Path,
     options: &CreateOptions,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Created> {
     match &options.image {
         NewImage::Raw => raw::create(path, options, progress),

@@ -158,7 +158,10 @@ impl Chain {
         let before = std::fs::read(self.path("top")).unwrap();
         let (image, device) = self.logged("top");
         let options = OpenOptions::default();
-        keep_contents(image, &self.path("top"), base, &options, &mut |_, _| {}).unwrap();
+        keep_contents(image, &self.path("top"), base, &options, &mut |_, _| {
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
         let identity =
             base.and_then(|base| Identity::of_file(&self.path("x").with_file_name(&base.name)));
         set_base(device.as_ref(), base, identity).unwrap();
@@ -227,7 +230,10 @@ fn a_commit_that_is_cut_off() {
         let before = std::fs::read(chain.path("base")).unwrap();
         let top = Image::open(&chain.path("top"), &OpenOptions::default()).unwrap();
         let (backing, device) = chain.logged("base");
-        copy(&top, backing.device().as_ref(), &mut |_, _| {}).unwrap();
+        copy(&top, backing.device().as_ref(), &mut |_, _| {
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
         backing.close().unwrap();
         drop(top);
         chain.cut("base", &before, &device, &format!("{cluster_size}"));

@@ -1,11 +1,12 @@
 //! Another backing file for an overlay, or none.
 
+use std::ops::ControlFlow;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use diskfs_block::{BlockRead, BlockWrite, Error, File, Result};
+use diskfs_block::{BlockRead, BlockWrite, Error, File, Result, go_on};
 
 use crate::base::Identity;
 use crate::create::directory_of;
@@ -55,13 +56,14 @@ pub enum Contents {
 /// those are stored as such, but in images of version 2.
 ///
 /// # Errors
-/// As [`WritableImage::open`], and as opening the new backing file through the gate.
+/// As [`WritableImage::open`], and as opening the new backing file through the gate;
+/// [`Cancelled`](diskfs_block::ErrorKind::Cancelled) when `progress` says so: the overlay shows the same disk as before.
 pub fn rebase(
     path: &Path,
     base: Option<&NewBase>,
     contents: Contents,
     options: &OpenOptions,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<u64> {
     let written = match contents {
         Contents::Kept => {
@@ -97,7 +99,7 @@ pub(crate) fn keep_contents(
     path: &Path,
     base: Option<&NewBase>,
     options: &OpenOptions,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<u64> {
     if image.description().qcow2.is_none() {
         return Err(Error::unsupported("only qcow2 images have backing files").in_file(path));
@@ -209,13 +211,17 @@ impl Step {
 }
 
 impl Comparison<'_> {
-    fn run(&mut self, run: Range<u64>, progress: &mut dyn FnMut(u64)) -> Result<()> {
+    fn run(
+        &mut self,
+        run: Range<u64>,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<()> {
         let mut at = run.start;
         while at < run.end {
             let len = PIECE_BYTES.min(run.end.saturating_sub(at));
             self.piece(at, len)?;
             at = at.saturating_add(len);
-            progress(len);
+            go_on(progress(len))?;
         }
         Ok(())
     }

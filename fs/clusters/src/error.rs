@@ -56,6 +56,7 @@ pub fn device_failed(e: diskfs_block::Error) -> Error {
         Device::Corrupt => ErrorKind::Corrupt,
         Device::Unsupported => ErrorKind::Unsupported,
         Device::Denied | Device::Locked => ErrorKind::Denied,
+        Device::Cancelled => ErrorKind::Cancelled,
         Device::ReadOnly => ErrorKind::ReadOnly,
         Device::NoSpace => ErrorKind::NoSpace,
         _ => ErrorKind::Io,

@@ -131,6 +131,7 @@ pub(crate) fn device_failed(e: diskfs_block::Error) -> Error {
         Device::Corrupt => ErrorKind::Corrupt,
         Device::Unsupported => ErrorKind::Unsupported,
         Device::Denied | Device::Locked => ErrorKind::Denied,
+        Device::Cancelled => ErrorKind::Cancelled,
         _ => ErrorKind::Io,
     };
     let error = Error::new(kind, "the device below the filesystem can't be read");

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::ops::ControlFlow;
+
 use common::{e2fsck, have, mke2fs_empty, open, open_for_writing, run};
 use diskfs_vfs::{
     ErrorKind, FsRead, FsWrite, NewAttributes, NewKind, Remains, SetMetadata, read_file,
@@ -21,11 +23,17 @@ fn what_was_given_up_was_never_there() {
         let root = fs.root();
         let kept = fs.create(root, b"kept", NewKind::Regular, &attributes);
         let kept = kept.unwrap();
-        replace_contents(&fs, kept, &mut &b"before"[..], &mut |_| {}).unwrap();
+        replace_contents(&fs, kept, &mut &b"before"[..], &mut |_| {
+            ControlFlow::Continue(())
+        })
+        .unwrap();
         fs.close().unwrap();
 
         let fs = open_for_writing(&image);
-        replace_contents(&fs, kept, &mut &vec![7; 300_000][..], &mut |_| {}).unwrap();
+        replace_contents(&fs, kept, &mut &vec![7; 300_000][..], &mut |_| {
+            ControlFlow::Continue(())
+        })
+        .unwrap();
         let mode = SetMetadata {
             permissions: Some(0o600),
             ..SetMetadata::default()
@@ -62,12 +70,18 @@ fn without_a_journal_it_was_never_there_until_it_is_durable() {
     let fs = open_for_writing(&image);
     let kept = fs.create(fs.root(), b"kept", NewKind::Regular, &attributes);
     let kept = kept.unwrap();
-    replace_contents(&fs, kept, &mut &b"before"[..], &mut |_| {}).unwrap();
+    replace_contents(&fs, kept, &mut &b"before"[..], &mut |_| {
+        ControlFlow::Continue(())
+    })
+    .unwrap();
     fs.close().unwrap();
     assert_eq!(fs.abandon().unwrap(), Remains::All);
 
     let fs = open_for_writing(&image);
-    replace_contents(&fs, kept, &mut &vec![7; 300_000][..], &mut |_| {}).unwrap();
+    replace_contents(&fs, kept, &mut &vec![7; 300_000][..], &mut |_| {
+        ControlFlow::Continue(())
+    })
+    .unwrap();
     fs.create(fs.root(), b"new", NewKind::Regular, &attributes)
         .unwrap();
     assert_eq!(fs.abandon().unwrap(), Remains::Nothing);

@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -29,7 +30,9 @@ fn change(fs: &WritableExt4) -> Result<()> {
     let attributes = NewAttributes::for_root(0o644);
     let root = fs.root();
     let kept = fs.lookup(root, b"kept")?;
-    replace_contents(fs, kept, &mut &vec![7; 300_000][..], &mut |_| {})?;
+    replace_contents(fs, kept, &mut &vec![7; 300_000][..], &mut |_| {
+        ControlFlow::Continue(())
+    })?;
     let small = fs.create(root, b"small", NewKind::Regular, &attributes)?;
     fs.write_at(small, 0, b"delayed")?;
     let attributes = NewAttributes::for_root(0o755);
@@ -187,8 +190,13 @@ fn one_transaction_does_not_use_what_it_frees() {
         let file = fs.create(root, b"f", NewKind::Regular, &attributes);
         let file = file.unwrap();
         let contents = vec![1; 12 << 20];
-        replace_contents(&fs, file, &mut &contents[..], &mut |_| {}).unwrap();
-        let again = replace_contents(&fs, file, &mut &contents[..], &mut |_| {});
+        replace_contents(&fs, file, &mut &contents[..], &mut |_| {
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        let again = replace_contents(&fs, file, &mut &contents[..], &mut |_| {
+            ControlFlow::Continue(())
+        });
         assert_eq!(again.is_ok(), fits, "{again:?}");
         if let Err(e) = again {
             assert_eq!(e.kind(), ErrorKind::NoSpace);

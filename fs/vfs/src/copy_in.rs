@@ -9,6 +9,7 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use crate::copy_out::{Existing, OnError, Preserve, Summary};
@@ -86,7 +87,7 @@ pub fn copy_within(
     source: CopyFrom<'_>,
     to: CopyTo<'_>,
     options: &CopyInOptions,
-    progress: &mut dyn FnMut(&[u8], &Summary),
+    progress: &mut dyn FnMut(&[u8], &Summary) -> ControlFlow<()>,
 ) -> Result<Summary> {
     tree::Copy::new(fs, options, progress).run_from(source, to)
 }
@@ -95,7 +96,8 @@ pub fn copy_within(
 ///
 /// Holes stay holes, and files with
 /// several names in one copy stay so. `progress` is called for every file, and after every piece of
-/// a large one (1 MiB), with the path within the copy.
+/// a large one (1 MiB), with the path within the copy. [`ControlFlow::Break`] ends the copy with
+/// [`Cancelled`](crate::ErrorKind::Cancelled).
 ///
 /// No symlink in the filesystem is followed below `to`: one that is in the way of a file is
 /// replaced itself.
@@ -109,7 +111,7 @@ pub fn copy_in(
     source: &Path,
     to: CopyTo<'_>,
     options: &CopyInOptions,
-    progress: &mut dyn FnMut(&[u8], &Summary),
+    progress: &mut dyn FnMut(&[u8], &Summary) -> ControlFlow<()>,
 ) -> Result<Summary> {
     tree::Copy::new(fs, options, progress).run(source, to)
 }

@@ -9,6 +9,7 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 pub(crate) use host::{failed, path_of};
@@ -143,7 +144,7 @@ pub(crate) fn count(number: &mut u64) {
 ///
 /// `destination` is the copy itself, not the directory that it goes into; its parent must exist.
 /// `progress` is called for every file, and after every piece of a large one (1 MiB), with the path
-/// within the copy.
+/// within the copy. [`ControlFlow::Break`] ends the copy with [`Cancelled`](crate::ErrorKind::Cancelled).
 ///
 /// Nothing outside of `destination` is touched, whatever the image says and whatever lies at the
 /// destination already: everything is opened relative to its directory, no symlink on the host is
@@ -160,7 +161,7 @@ pub fn copy_out(
     source: InodeNumber,
     destination: &Path,
     options: &CopyOptions,
-    progress: &mut dyn FnMut(&[u8], &Summary),
+    progress: &mut dyn FnMut(&[u8], &Summary) -> ControlFlow<()>,
 ) -> Result<Summary> {
     tree::Copy::new(fs, destination, options, progress)?.run(source)
 }

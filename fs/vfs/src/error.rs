@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::ControlFlow;
 
 use crate::InodeNumber;
 use crate::join::join;
@@ -57,6 +58,8 @@ pub enum ErrorKind {
     Busy,
     /// What the caller asked makes no sense for this file.
     Invalid,
+    /// The caller has asked to stop.
+    Cancelled,
 }
 
 impl ErrorKind {
@@ -86,6 +89,7 @@ impl ErrorKind {
             Self::CrossesDevices => Errno::XDEV,
             Self::Busy => Errno::BUSY,
             Self::Invalid => Errno::INVAL,
+            Self::Cancelled => Errno::CANCELED,
         }
         .raw_os_error()
     }
@@ -101,6 +105,7 @@ impl ErrorKind {
                 | Self::NoSpace
                 | Self::QuotaExceeded
                 | Self::FileTooLarge
+                | Self::Cancelled
         )
     }
 
@@ -127,10 +132,22 @@ impl ErrorKind {
             Errno::XDEV => Self::CrossesDevices,
             Errno::BUSY | Errno::TXTBSY => Self::Busy,
             Errno::INVAL => Self::Invalid,
+            Errno::CANCELED => Self::Cancelled,
             Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS => Self::Unsupported,
             Errno::UCLEAN | Errno::ILSEQ => Self::Corrupt,
             _ => Self::Io,
         }
+    }
+}
+
+/// Turns the answer of a progress callback into a result.
+///
+/// # Errors
+/// `Cancelled` for [`ControlFlow::Break`].
+pub fn go_on(answer: ControlFlow<()>) -> Result<()> {
+    match answer {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(ErrorKind::Cancelled.into()),
     }
 }
 
@@ -259,6 +276,7 @@ impl From<ErrorKind> for Error {
             ErrorKind::CrossesDevices => "on another filesystem",
             ErrorKind::Busy => "in use",
             ErrorKind::Invalid => "not possible for this file",
+            ErrorKind::Cancelled => "cancelled",
         };
         Self::new(kind, reason)
     }

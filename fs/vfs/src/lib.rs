@@ -52,7 +52,7 @@ mod write_file;
 
 pub use copy_in::{copy_in, copy_within};
 pub use copy_out::copy_out;
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Result, go_on};
 pub use fs::{
     DirEntries, DirEntry, FileExtent, FileExtentKind, FileExtents, FsRead, Identity, Statistics,
 };

@@ -1,9 +1,10 @@
 //! Contents of a file, written as a stream.
 
 use std::io;
+use std::ops::ControlFlow;
 
 use crate::numbers::len_u64;
-use crate::{Error, ErrorKind, FsWrite, InodeNumber, Result};
+use crate::{Error, ErrorKind, FsWrite, InodeNumber, Result, go_on};
 
 /// Written at once. A driver allocates what it is given in one go, so this is also the least that
 /// lies together on the device.
@@ -59,14 +60,18 @@ impl<'a> FileWriter<'a> {
     /// Writes all that `from` has left. Tells `told` how many bytes each piece had.
     ///
     /// # Errors
-    /// As [`FsWrite::write_at`], and what reading says.
-    pub fn put_all(&mut self, from: &mut dyn io::Read, told: &mut dyn FnMut(u64)) -> Result<()> {
+    /// As [`FsWrite::write_at`], what reading says, and `Cancelled` when `told` answers [`ControlFlow::Break`].
+    pub fn put_all(
+        &mut self,
+        from: &mut dyn io::Read,
+        told: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<()> {
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
             let filled = fill(from, &mut buffer)?;
             let piece = buffer.get(..filled).unwrap_or_default();
             self.put(piece)?;
-            told(len_u64(filled));
+            go_on(told(len_u64(filled)))?;
             if filled < BUFFER_BYTES {
                 return Ok(());
             }
@@ -97,7 +102,7 @@ pub fn replace_contents(
     fs: &dyn FsWrite,
     inode: InodeNumber,
     from: &mut dyn io::Read,
-    told: &mut dyn FnMut(u64),
+    told: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<u64> {
     fs.set_len(inode, 0)?;
     let mut writer = FileWriter::new(fs, inode, 0);
@@ -162,12 +167,18 @@ mod tests {
         let inode = file(&fs);
         fs.write_at(inode, 0, &[1; 10]).unwrap();
         let mut pieces = Vec::new();
-        let told = &mut |bytes| pieces.push(bytes);
+        let told = &mut |bytes| {
+            pieces.push(bytes);
+            ControlFlow::Continue(())
+        };
         let written = replace_contents(&fs, inode, &mut Trickle(3_000_000), told).unwrap();
         assert_eq!(written, 3_000_000);
         assert_eq!(pieces, [1 << 20, 1 << 20, 3_000_000 - (2 << 20)]);
         assert_eq!(fs.metadata(inode).unwrap().size_bytes, 3_000_000);
-        replace_contents(&fs, inode, &mut io::empty(), &mut |_| {}).unwrap();
+        replace_contents(&fs, inode, &mut io::empty(), &mut |_| {
+            ControlFlow::Continue(())
+        })
+        .unwrap();
         assert_eq!(fs.metadata(inode).unwrap().size_bytes, 0);
     }
 
@@ -178,7 +189,10 @@ mod tests {
             inodes: 100,
         });
         let inode = file(&fs);
-        let error = replace_contents(&fs, inode, &mut Trickle(100_000), &mut |_| {}).unwrap_err();
+        let error = replace_contents(&fs, inode, &mut Trickle(100_000), &mut |_| {
+            ControlFlow::Continue(())
+        })
+        .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoSpace);
     }
 }

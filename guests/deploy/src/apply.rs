@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::ControlFlow;
 
 use diskfs_vfs::{
     self as vfs, Fallocate, FileWriter, Follow, FsWrite, InodeNumber, NewAttributes, NewKind,
@@ -27,16 +28,18 @@ pub enum Applied {
     InParts,
 }
 
-/// Writes the changes, with the new UUIDs of filesystems, and ends writing: when this returns all of them are durable, and with an error none is where the
-/// filesystem has a journal.
+/// Writes the changes, with the new UUIDs of filesystems, and ends writing: when this returns all of them are durable, and
+/// with an error none is where the filesystem has a journal. `progress` is called with the number of bytes of contents
+/// that were just written, and with that of all of them.
 ///
 /// # Errors
-/// `NoSpace` before anything is written, where that can be seen; what writing answers.
+/// `NoSpace` before anything is written, where that can be seen; `Cancelled` when `progress` says so; what writing
+/// answers.
 pub fn apply(
     changes: &[Change],
     volumes: &VolumeChanges,
     target: &WritableFilesystem,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Applied> {
     let room = check_room(changes, target.reader());
     let applied = room.and_then(|()| write_all(changes, target, progress));
@@ -61,7 +64,7 @@ pub fn apply(
 fn write_all(
     changes: &[Change],
     target: &WritableFilesystem,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<()> {
     let total = changes.iter().map(contents_bytes);
     let total = total.fold(0, u64::saturating_add);
@@ -131,7 +134,7 @@ struct Writer<'a> {
     fs: &'a dyn FsWrite,
     target: &'a WritableFilesystem,
     /// Told how many bytes of contents more were written.
-    told: &'a mut dyn FnMut(u64),
+    told: &'a mut dyn FnMut(u64) -> ControlFlow<()>,
 }
 
 impl Writer<'_> {
@@ -248,7 +251,7 @@ impl Writer<'_> {
 
     /// Fills a file with these bytes and zeroes behind them, and leaves no hole in it.
     fn allocate(&self, inode: InodeNumber, start: &[u8], size_bytes: u64) -> vfs::Result<()> {
-        let told = &mut |_| {};
+        let told = &mut |_| ControlFlow::Continue(());
         let rest = size_bytes.saturating_sub(start.len() as u64);
         replace_contents(self.fs, inode, &mut &*start, told)?;
         let allocated = self.fs.fallocate(inode, 0, size_bytes, Fallocate::Allocate);

@@ -41,6 +41,8 @@ mod steps;
 mod text;
 mod volumes;
 
+use std::ops::ControlFlow;
+
 use serde::Serialize;
 
 pub use apply::{Applied, apply};
@@ -183,7 +185,20 @@ impl Deployment {
     /// # Errors
     /// `NoSpace`, and what writing answers.
     pub fn apply(&self, target: &WritableFilesystem) -> Result<Applied> {
-        let applied = apply(&self.changes()?, &self.volumes, target, &mut |_, _| {})?;
+        self.apply_with_progress(target, &mut |_, _| ControlFlow::Continue(()))
+    }
+
+    /// As [`apply`](Self::apply). `progress` is called with the number of bytes of contents that were just written, and
+    /// with that of all of them; [`ControlFlow::Break`] ends it as an error does.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply), and `Cancelled`.
+    pub fn apply_with_progress(
+        &self,
+        target: &WritableFilesystem,
+        progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> Result<Applied> {
+        let applied = apply(&self.changes()?, &self.volumes, target, progress)?;
         if self.volumes.keeps_groups() {
             return Ok(applied);
         }

@@ -1,6 +1,7 @@
 //! Into an image, from the host or from an image.
 
 use std::ffi::{OsStr, OsString};
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -134,7 +135,7 @@ impl Source {
         place: &TargetPlace,
         to: CopyTo<'_>,
         options: &CopyInOptions,
-        progress: &mut dyn FnMut(&[u8], &Summary),
+        progress: &mut dyn FnMut(&[u8], &Summary) -> ControlFlow<()>,
     ) -> Result<Summary> {
         let copied = match self {
             Self::Host(path) => copy_in(place.fs(), path, to, options, progress),
@@ -250,6 +251,7 @@ fn copy(
     let (files, bytes) = progress.done();
     let on_progress = &mut |_: &[u8], summary: &Summary| {
         progress.set(files + count(summary), bytes + summary.bytes);
+        ControlFlow::Continue(())
     };
     match (destination, base_name(source.path())) {
         // `.` and the like have no name: what is in them goes into the directory itself.

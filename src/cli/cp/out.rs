@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -81,6 +82,7 @@ fn copy(args: &Cp, place: &Located, to: &Path, progress: &mut Progress) -> Resul
     let (files, bytes) = progress.done();
     let told = &mut |_: &[u8], summary: &Summary| {
         progress.set(files + count(summary), bytes + summary.bytes);
+        ControlFlow::Continue(())
     };
     source.copy_to(&destination, &options, told)
 }

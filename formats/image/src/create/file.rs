@@ -1,10 +1,11 @@
 //! The file that becomes an image: without its name until it is complete.
 
 use std::fs::Permissions;
+use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use diskfs_block::{BlockWrite, Error, ErrorKind, File, Result};
+use diskfs_block::{BlockWrite, Error, ErrorKind, File, Result, go_on};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use tempfile::NamedTempFile;
@@ -58,7 +59,7 @@ impl<'a> NewFile<'a> {
         offset: u64,
         len_bytes: u64,
         preallocation: Preallocation,
-        progress: &mut dyn FnMut(u64),
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<()> {
         match preallocation {
             Preallocation::Off | Preallocation::Metadata => Ok(()),
@@ -83,7 +84,12 @@ impl<'a> NewFile<'a> {
     }
 
     /// Writes zeroes: asking the host for zeroes would only reserve room.
-    fn fill(&self, offset: u64, len_bytes: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
+    fn fill(
+        &self,
+        offset: u64,
+        len_bytes: u64,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<()> {
         let device = self.device()?;
         let zeroes = vec![0; usize::try_from(FILL_BYTES.min(len_bytes)).unwrap_or(0)];
         let mut done = 0;
@@ -92,7 +98,7 @@ impl<'a> NewFile<'a> {
             let piece = zeroes.get(..usize::try_from(len).unwrap_or(0));
             device.write_at(offset.saturating_add(done), piece.unwrap_or_default())?;
             done = done.saturating_add(len);
-            progress(len);
+            go_on(progress(len))?;
         }
         Ok(())
     }

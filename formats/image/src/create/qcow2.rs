@@ -1,5 +1,6 @@
 //! A new qcow2 image.
 
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -27,7 +28,7 @@ pub(super) fn create(
     path: &Path,
     image: &NewQcow2,
     options: &CreateOptions,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Created> {
     let checked = Checked::new(image, options.preallocation)?;
     let base = image
@@ -195,7 +196,7 @@ fn create_data_file(
     name: &Path,
     size_bytes: u64,
     options: &CreateOptions,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<()> {
     let path = file::directory_of(image).join(name);
     let in_place = |e: Error| e.in_file(&path);

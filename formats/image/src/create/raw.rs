@@ -1,5 +1,6 @@
 //! A new raw image: a file of a length.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use diskfs_block::{Error, Result};
@@ -9,7 +10,7 @@ use super::{CreateOptions, Created, NewFile, Preallocation, whole_sectors};
 pub(super) fn create(
     path: &Path,
     options: &CreateOptions,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Created> {
     let size_bytes = options
         .size_bytes

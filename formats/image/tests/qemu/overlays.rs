@@ -1,5 +1,6 @@
 //! commit and rebase, beside QEMU's own.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use diskfs_image::Format;
@@ -86,7 +87,10 @@ pub(crate) fn one_chain(seed: u64, encrypted: &[&str]) {
         format: Format::Qcow2,
     };
     let to = |base: Option<&NewBase>, contents| {
-        rebase(&path, base, contents, &keyed(), &mut |_, _| {}).unwrap()
+        rebase(&path, base, contents, &keyed(), &mut |_, _| {
+            ControlFlow::Continue(())
+        })
+        .unwrap()
     };
     for name in ["a.qcow2", "other.qcow2", "./other.qcow2", "b.qcow2"] {
         to(Some(&base(name)), Contents::Kept);
@@ -98,9 +102,20 @@ pub(crate) fn one_chain(seed: u64, encrypted: &[&str]) {
     assert_eq!(info(dir, "top.qcow2", "backing-filename"), "gone.qcow2");
     to(Some(&base("b.qcow2")), Contents::Trusted);
     same("there and back");
+    let stop = &mut |_, _| ControlFlow::Break(());
+    let stopped = commit(&path, Overlay::Emptied, &keyed(), stop).unwrap_err();
+    assert_eq!(stopped.kind(), diskfs_block::ErrorKind::Cancelled);
+    same("a commit that was stopped");
+    // Where all that is behind it reads as zeroes there is nothing to stop.
+    if let Err(stopped) = rebase(&path, None, Contents::Kept, &keyed(), stop) {
+        assert_eq!(stopped.kind(), diskfs_block::ErrorKind::Cancelled);
+    }
+    same("a rebase that was stopped");
+    to(Some(&base("b.qcow2")), Contents::Kept);
+    same("after all");
     // Commit: the image behind it is the disk then, and the overlay shows the same.
     let kept = r.one_of(&[Overlay::Kept, Overlay::Emptied]);
-    let done = commit(&path, kept, &keyed(), &mut |_, _| {}).unwrap();
+    let done = commit(&path, kept, &keyed(), &mut |_, _| ControlFlow::Continue(())).unwrap();
     let emptied = kept == Overlay::Emptied && !encrypted.contains(&"top.qcow2");
     assert_eq!(done.overlay == Overlay::Emptied, emptied);
     same("committed");
@@ -157,7 +172,10 @@ fn zeroes_stay_flags(options: &str, other_size: u64) {
     };
     let path = dir.join("top.qcow2");
     let opening = keyed();
-    rebase(&path, Some(&base), Contents::Kept, &opening, &mut |_, _| {}).unwrap();
+    rebase(&path, Some(&base), Contents::Kept, &opening, &mut |_, _| {
+        ControlFlow::Continue(())
+    })
+    .unwrap();
     is_clean(dir, "top.qcow2");
     assert!(
         converted(dir, "top.qcow2", &[]).unwrap() == disk,
@@ -225,8 +243,12 @@ fn what_cant_be_committed_or_rebased_is_left_alone() {
     let below = std::fs::read(dir.join("a.qcow2")).unwrap();
     let path = dir.join("top.qcow2");
     let options = keyed();
-    let commit =
-        |path: &Path| commit(path, Overlay::Emptied, &options, &mut |_, _| {}).unwrap_err();
+    let commit = |path: &Path| {
+        commit(path, Overlay::Emptied, &options, &mut |_, _| {
+            ControlFlow::Continue(())
+        })
+        .unwrap_err()
+    };
     let e = commit(&path);
     assert!(e.to_string().contains("smaller"), "{e}");
     let e = commit(&dir.join("a.qcow2"));
@@ -236,7 +258,10 @@ fn what_cant_be_committed_or_rebased_is_left_alone() {
             name: name.into(),
             format: Format::Qcow2,
         };
-        rebase(&path, Some(&base), contents, &options, &mut |_, _| {}).unwrap_err()
+        rebase(&path, Some(&base), contents, &options, &mut |_, _| {
+            ControlFlow::Continue(())
+        })
+        .unwrap_err()
     };
     assert!(
         to("none.qcow2", Contents::Kept)

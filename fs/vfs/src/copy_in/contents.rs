@@ -1,8 +1,10 @@
 //! The bytes of a file, and its holes.
 
+use std::ops::ControlFlow;
+
 use super::source::SourceData;
 use crate::numbers::len_u64;
-use crate::{FileWriter, FsWrite, InodeNumber, Result};
+use crate::{FileWriter, FsWrite, InodeNumber, Result, go_on};
 
 /// Read and written at once.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -22,7 +24,7 @@ impl Contents {
         from: &mut dyn SourceData,
         inode: InodeNumber,
         size_bytes: u64,
-        copied: &mut dyn FnMut(u64),
+        copied: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<()> {
         let mut at = 0;
         while let Some((start, end)) = from.next_run(at)? {
@@ -48,7 +50,7 @@ impl Contents {
         fs: &dyn FsWrite,
         from: &mut dyn SourceData,
         (inode, start, end): (InodeNumber, u64, u64),
-        copied: &mut dyn FnMut(u64),
+        copied: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<u64> {
         self.buffer.resize(BUFFER_BYTES, 0);
         let mut writer = FileWriter::new(fs, inode, start);
@@ -64,7 +66,7 @@ impl Contents {
                 break;
             }
             writer.put(piece)?;
-            copied(len_u64(read));
+            go_on(copied(len_u64(read)))?;
         }
         Ok(writer.position())
     }

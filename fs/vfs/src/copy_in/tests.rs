@@ -1,6 +1,7 @@
 //! Trees of the host, copied into a filesystem in memory.
 
 use std::fs::{self, File};
+use std::ops::ControlFlow;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
@@ -30,7 +31,7 @@ fn copy(fs: &WritableMemoryFs, source: &Path, name: &str, options: &CopyInOption
         source,
         CopyTo::Name(fs.root(), name.as_bytes()),
         options,
-        &mut |_, _| {},
+        &mut |_, _| ControlFlow::Continue(()),
     )
     .unwrap()
 }
@@ -105,12 +106,18 @@ fn everything_arrives() {
     assert!(stored <= 64 << 10, "{stored}");
     // What is in it, into a directory that is there.
     let to = CopyTo::Directory(fs.root());
-    copy_in(&fs, tree.path(), to, &plain(), &mut |_, _| {}).unwrap();
+    copy_in(&fs, tree.path(), to, &plain(), &mut |_, _| {
+        ControlFlow::Continue(())
+    })
+    .unwrap();
     assert_eq!(read(&fs, "/d/file"), b"contents");
     // And out again.
     let out = tree.path().join("out");
     let start = stat(&fs, "/copy/d").inode;
-    copy_out(&fs, start, &out, &CopyOptions::default(), &mut |_, _| {}).unwrap();
+    copy_out(&fs, start, &out, &CopyOptions::default(), &mut |_, _| {
+        ControlFlow::Continue(())
+    })
+    .unwrap();
     assert_eq!(fs::read(out.join("second")).unwrap(), b"contents");
 }
 
@@ -256,9 +263,13 @@ fn goes_on_or_stops_after_an_error_and_refuses_the_image() {
     assert_eq!(read(&fs, "/copy/d/file"), b"contents");
     options.on_error = OnError::Stop;
     let place = CopyTo::Name(fs.root(), b"again");
-    let stopped = copy_in(&fs, tree.path(), place, &options, &mut |_, _| {});
+    let stopped = copy_in(&fs, tree.path(), place, &options, &mut |_, _| {
+        ControlFlow::Continue(())
+    });
     assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Invalid);
-    let missing = copy_in(&fs, Path::new("/nowhere"), place, &options, &mut |_, _| {});
+    let missing = copy_in(&fs, Path::new("/nowhere"), place, &options, &mut |_, _| {
+        ControlFlow::Continue(())
+    });
     assert_eq!(missing.unwrap_err().kind(), ErrorKind::NotFound);
     let full = WritableMemoryFs::with_limits(Limits {
         blocks: 2,
@@ -267,7 +278,9 @@ fn goes_on_or_stops_after_an_error_and_refuses_the_image() {
     fs::write(tree.path().join("large"), vec![1; 100_000]).unwrap();
     // What may have left a file half copied ends it in any case.
     let place = CopyTo::Name(full.root(), b"copy");
-    let stopped = copy_in(&full, tree.path(), place, &plain(), &mut |_, _| {});
+    let stopped = copy_in(&full, tree.path(), place, &plain(), &mut |_, _| {
+        ControlFlow::Continue(())
+    });
     assert_eq!(stopped.unwrap_err().kind(), ErrorKind::NoSpace);
 }
 
@@ -289,7 +302,7 @@ fn everything_arrives_from_a_filesystem() {
             source(std::ptr::eq(fs, &raw const from)),
             to,
             &options,
-            &mut |_, _| {},
+            &mut |_, _| ControlFlow::Continue(()),
         )
     };
     for (fs, name) in [(&to, "/a"), (&from, "/b")] {
@@ -325,7 +338,9 @@ fn nothing_is_copied_onto_or_into_itself() {
             inode: stat(&fs, source).inode,
             same: true,
         };
-        copy_within(&fs, source, to, &CopyInOptions::default(), &mut |_, _| {})
+        copy_within(&fs, source, to, &CopyInOptions::default(), &mut |_, _| {
+            ControlFlow::Continue(())
+        })
     };
     let d = stat(&fs, "/copy/d").inode;
     for name in [b"file", b"copy"] {

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -13,7 +14,7 @@ use super::{CopyFrom, CopyInOptions, CopyTo, attributes};
 use crate::copy_out::{Existing, OnError, Summary, count};
 use crate::{
     Error, ErrorKind, FileType, FsRead, FsWrite, InodeNumber, Metadata, NewAttributes, NewKind,
-    Result, WALK_PATH_MAX_BYTES, WalkEntry, walk,
+    Result, WALK_PATH_MAX_BYTES, WalkEntry, go_on, walk,
 };
 
 /// Read, write and execute for all.
@@ -32,7 +33,7 @@ struct Level {
 pub(super) struct Copy<'a> {
     fs: &'a dyn FsWrite,
     options: &'a CopyInOptions,
-    progress: &'a mut dyn FnMut(&[u8], &Summary),
+    progress: &'a mut dyn FnMut(&[u8], &Summary) -> ControlFlow<()>,
     /// Whether the source is in the same filesystem, so that a file may be its own copy.
     same: bool,
     /// The path within the copy of what is looked at.
@@ -49,7 +50,7 @@ impl<'a> Copy<'a> {
     pub(super) fn new(
         fs: &'a dyn FsWrite,
         options: &'a CopyInOptions,
-        progress: &'a mut dyn FnMut(&[u8], &Summary),
+        progress: &'a mut dyn FnMut(&[u8], &Summary) -> ControlFlow<()>,
     ) -> Self {
         Self {
             fs,
@@ -178,7 +179,7 @@ impl<'a> Copy<'a> {
         };
         if let Some(into) = into {
             count(&mut self.summary.directories);
-            (self.progress)(&self.path, &self.summary);
+            go_on((self.progress)(&self.path, &self.summary))?;
             dirs.push((file, into));
         }
         Ok(())
@@ -251,7 +252,7 @@ impl<'a> Copy<'a> {
         if has_more_names {
             self.linked.insert(found.id(), inode);
         }
-        (self.progress)(&self.path, &self.summary);
+        go_on((self.progress)(&self.path, &self.summary))?;
         Ok(None)
     }
 
@@ -276,7 +277,7 @@ impl<'a> Copy<'a> {
         let dir = found.open_file()?;
         let names = names_in(&dir)?.into_iter();
         count(&mut self.summary.directories);
-        (self.progress)(&self.path, &self.summary);
+        go_on((self.progress)(&self.path, &self.summary))?;
         Ok(Level {
             found,
             dir,
@@ -340,7 +341,7 @@ impl<'a> Copy<'a> {
         } = self;
         let mut copied = |len_bytes: u64| {
             summary.bytes = summary.bytes.saturating_add(len_bytes);
-            progress(path, summary);
+            progress(path, summary)
         };
         let size_bytes = found.metadata().size_bytes;
         contents.copy(self.fs, &mut *source, inode, size_bytes, &mut copied)?;
@@ -425,7 +426,7 @@ impl<'a> Copy<'a> {
             Err(error) => return Err(error),
         }
         count(&mut self.summary.hard_links);
-        (self.progress)(&self.path, &self.summary);
+        go_on((self.progress)(&self.path, &self.summary))?;
         Ok(true)
     }
 }

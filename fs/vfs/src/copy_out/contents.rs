@@ -1,10 +1,11 @@
 //! The bytes of a file, and its holes.
 
+use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 
 use super::host::failed;
 use crate::numbers::len_u64;
-use crate::{Error, ErrorKind, FileExtentKind, FsRead, InodeNumber, ReadAhead, Result};
+use crate::{Error, ErrorKind, FileExtentKind, FsRead, InodeNumber, ReadAhead, Result, go_on};
 
 /// Read and written at once: more gains nothing over the cost of a system call.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -31,7 +32,7 @@ impl Contents {
         inode: InodeNumber,
         size_bytes: u64,
         to: BorrowedFd<'_>,
-        copied: &mut dyn FnMut(u64),
+        copied: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<()> {
         if size_bytes == 0 {
             return Ok(());
@@ -80,7 +81,7 @@ impl Contents {
         inode: InodeNumber,
         run: Run,
         to: BorrowedFd<'_>,
-        copied: &mut dyn FnMut(u64),
+        copied: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<()> {
         let mut at = run.start;
         let mut read_ahead = ReadAhead::at(run.start);
@@ -96,7 +97,7 @@ impl Contents {
             }
             write(to, data, at)?;
             at = at.saturating_add(len_u64(data.len()));
-            copied(len_u64(data.len()));
+            go_on(copied(len_u64(data.len())))?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 use std::fs;
 use std::io;
+use std::ops::ControlFlow;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -23,7 +24,9 @@ fn copy(fs: &MemoryFs, to: &Path) -> Summary {
 }
 
 fn copy_with(fs: &MemoryFs, to: &Path, options: CopyOptions) -> Result<Summary> {
-    copy_out(fs, fs.root(), to, &options, &mut |_, _| {})
+    copy_out(fs, fs.root(), to, &options, &mut |_, _| {
+        ControlFlow::Continue(())
+    })
 }
 
 fn mode(path: &Path) -> u32 {
@@ -127,6 +130,7 @@ fn a_single_file_can_be_copied() {
     let p = place();
     copy_out(&fs, file, &p.to, &CopyOptions::default(), &mut |path, _| {
         assert_eq!(path, b"");
+        ControlFlow::Continue(())
     })
     .unwrap();
     assert_eq!(fs::read(&p.to).unwrap(), b"data");
@@ -316,12 +320,37 @@ fn owners_devices_and_attributes_as_far_as_the_host_allows() {
 }
 
 #[test]
+fn a_copy_stops_when_progress_says_so() {
+    let mut fs = MemoryFs::new();
+    fs.file("/a", b"whole");
+    fs.file("/b", &vec![1; 3 << 20]);
+    fs.file("/c", b"never");
+    let p = place();
+    let until_half = &mut |_: &[u8], summary: &Summary| {
+        if summary.bytes > 1 << 20 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    };
+    // Also where errors are only noted.
+    let options = CopyOptions::default();
+    let stopped = copy_out(&fs, fs.root(), &p.to, &options, until_half).unwrap_err();
+    assert_eq!(stopped.kind(), ErrorKind::Cancelled);
+    let names: Vec<_> = std::fs::read_dir(&p.to).unwrap().collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+}
+
+#[test]
 fn progress_is_told() {
     let mut fs = MemoryFs::new();
     fs.file("/big", &vec![1; 3 << 20]);
     let p = place();
     let mut told = vec![];
-    let note = &mut |path: &[u8], summary: &Summary| told.push((path.to_vec(), summary.bytes));
+    let note = &mut |path: &[u8], summary: &Summary| {
+        told.push((path.to_vec(), summary.bytes));
+        ControlFlow::Continue(())
+    };
     copy_out(&fs, fs.root(), &p.to, &CopyOptions::default(), note).unwrap();
     let of_big: Vec<u64> = told.iter().filter(|t| t.0 == b"big").map(|t| t.1).collect();
     assert_eq!(of_big, [1 << 20, 2 << 20, 3 << 20, 3 << 20]);

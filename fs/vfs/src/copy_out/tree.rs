@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -15,7 +16,8 @@ use super::host::{Dirs, failed, make, path_of};
 use super::new_file::NewFile;
 use super::{CopyOptions, OnError, Preserve, Summary, count};
 use crate::{
-    Device, Error, ErrorKind, FileType, FsRead, InodeNumber, Metadata, Result, WalkEntry, walk,
+    Device, Error, ErrorKind, FileType, FsRead, InodeNumber, Metadata, Result, WalkEntry, go_on,
+    walk,
 };
 
 /// Until it has its own, what is made is for us alone.
@@ -42,7 +44,7 @@ struct Open {
 pub(super) struct Copy<'a> {
     fs: &'a dyn FsRead,
     options: &'a CopyOptions,
-    progress: &'a mut dyn FnMut(&[u8], &Summary),
+    progress: &'a mut dyn FnMut(&[u8], &Summary) -> ControlFlow<()>,
     dirs: Dirs,
     /// The name of the copy itself.
     name: OsString,
@@ -57,7 +59,7 @@ impl<'a> Copy<'a> {
         fs: &'a dyn FsRead,
         destination: &Path,
         options: &'a CopyOptions,
-        progress: &'a mut dyn FnMut(&[u8], &Summary),
+        progress: &'a mut dyn FnMut(&[u8], &Summary) -> ControlFlow<()>,
     ) -> Result<Self> {
         let (dirs, name) = Dirs::open(destination)?;
         Ok(Self {
@@ -92,7 +94,7 @@ impl<'a> Copy<'a> {
     }
 
     fn fail(&mut self, error: Error) -> Result<()> {
-        if self.options.on_error == OnError::Stop {
+        if self.options.on_error == OnError::Stop || error.kind() == ErrorKind::Cancelled {
             return Err(error);
         }
         self.summary.note(error);
@@ -128,7 +130,7 @@ impl<'a> Copy<'a> {
             };
             self.linked.insert(metadata.inode, linked);
         }
-        (self.progress)(&entry.path, &self.summary);
+        go_on((self.progress)(&entry.path, &self.summary))?;
         Ok(())
     }
 
@@ -168,7 +170,7 @@ impl<'a> Copy<'a> {
             was_made: made,
         });
         count(&mut self.summary.directories);
-        (self.progress)(&entry.path, &self.summary);
+        go_on((self.progress)(&entry.path, &self.summary))?;
         Ok(())
     }
 
@@ -226,7 +228,7 @@ impl<'a> Copy<'a> {
             self.linked.remove(&inode);
         }
         count(&mut self.summary.hard_links);
-        (self.progress)(&entry.path, &self.summary);
+        go_on((self.progress)(&entry.path, &self.summary))?;
         Ok(true)
     }
 
@@ -249,7 +251,7 @@ impl<'a> Copy<'a> {
         } = self;
         let mut copied = |len_bytes: u64| {
             summary.bytes = summary.bytes.saturating_add(len_bytes);
-            progress(&entry.path, summary);
+            progress(&entry.path, summary)
         };
         let (inode, size) = (metadata.inode, metadata.size_bytes);
         contents.copy(self.fs, inode, size, file.as_fd(), &mut copied)?;
