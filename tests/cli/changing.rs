@@ -24,7 +24,7 @@ impl Guest {
             .unwrap()
             .set_len(128 << 20)
             .unwrap();
-        let made = Command::new("mke2fs")
+        let made = diskfs_fixtures::command("mke2fs")
             .args(["-q", "-t", "ext4", "-b", "4096", "-I", "256"])
             .arg(guest.at("disk.img"))
             .status();
@@ -91,7 +91,7 @@ impl Guest {
 
     /// e2fsck finds nothing.
     pub(crate) fn is_sound(&self) {
-        let output = Command::new("e2fsck")
+        let output = diskfs_fixtures::command("e2fsck")
             .args(["-f", "-n"])
             .arg(self.at("disk.img"))
             .output()

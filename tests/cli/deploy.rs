@@ -63,7 +63,7 @@ impl Guest {
         fs::create_dir_all(&wants).unwrap();
         let target = "/usr/lib/systemd/system/off.service";
         std::os::unix::fs::symlink(target, wants.join("off.service")).unwrap();
-        let made = Command::new("mke2fs")
+        let made = diskfs_fixtures::command("mke2fs")
             .args(["-q", "-t", "ext4", "-d"])
             .args([guest.at("tree"), guest.at("disk.img")])
             .arg("64M")
@@ -85,7 +85,7 @@ impl Guest {
     }
 
     fn is_right(&self) {
-        let fsck = Command::new("e2fsck")
+        let fsck = diskfs_fixtures::command("e2fsck")
             .args(["-f", "-n"])
             .arg(self.at("disk.img"))
             .output();
@@ -269,7 +269,7 @@ fn archives_and_swap_files_are_whole() {
     assert_eq!(swap.len(), 1 << 20);
     assert_eq!(&swap[4086..4096], b"SWAPSPACE2");
     // No hole is in it: all of its blocks are its own.
-    let mut debugfs = Command::new("debugfs");
+    let mut debugfs = diskfs_fixtures::command("debugfs");
     debugfs
         .args(["-R", "stat /swapfile"])
         .arg(guest.at("disk.img"));

@@ -73,7 +73,7 @@ fn an_esp_is_looked_at_and_changed() {
         "exists",
     );
     fails(&diskfs(&esp, &["cat", "fat32-small:/none"]), 3, "none");
-    let output = Command::new("fsck.vfat")
+    let output = diskfs_fixtures::command("fsck.vfat")
         .arg("-n")
         .arg(esp.path())
         .output()

@@ -58,7 +58,7 @@ impl Bench {
         fs::create_dir_all(bench.work("")).unwrap();
         File::create(&raw).unwrap().set_len(24 << 20).unwrap();
         let words = "-q -t ext4 -b 1024 -J size=2 -N 1000";
-        let mut mke2fs = Command::new("mke2fs");
+        let mut mke2fs = diskfs_fixtures::command("mke2fs");
         succeed(mke2fs.args(words.split(' ')).arg(&raw));
         for (line, input) in SETUP {
             let mut command = bench.command(line, &raw);
@@ -190,7 +190,7 @@ impl Bench {
                 .arg(&image)
                 .arg(&flat),
         );
-        let replay = Command::new("e2fsck")
+        let replay = diskfs_fixtures::command("e2fsck")
             .args(["-E", "journal_only", "-y"])
             .arg(&flat)
             .output();
@@ -198,7 +198,7 @@ impl Bench {
             replay.as_ref().unwrap().status.code() < Some(4),
             "{replay:?}"
         );
-        succeed(Command::new("e2fsck").arg("-fn").arg(&flat));
+        succeed(diskfs_fixtures::command("e2fsck").arg("-fn").arg(&flat));
         let image = Image::open(&flat, &OpenOptions::default()).unwrap();
         let fs = Ext4::open(image.device(), &diskfs_ext4::Options::default()).unwrap();
         let mut tree = Tree::of_filesystem(&fs).unwrap();

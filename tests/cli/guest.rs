@@ -425,7 +425,7 @@ fn judge_bill(disk: &TempImage, format: &str, judge: &[&str]) {
     let name = format!("bill.{format}.json");
     let bill = diskfs(disk, &["inspect", "--sbom", format, "guest.raw"]).text();
     fs::write(disk.directory().join(&name), bill).unwrap();
-    let mut judge = Command::new(program);
+    let mut judge = diskfs_fixtures::command(program);
     let judge = judge.args(options).arg(name).current_dir(disk.directory());
     let output = judge.output().unwrap();
     assert!(output.status.success(), "{output:?}");

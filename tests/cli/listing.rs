@@ -409,7 +409,7 @@ fn find_matches_regular_expressions_as_find_does() {
         std::fs::write(tree.join("dir").join(name), "").unwrap();
     }
     std::fs::write(tree.join("dir/a+b/a.gz"), "").unwrap();
-    let made = std::process::Command::new("mke2fs")
+    let made = diskfs_fixtures::command("mke2fs")
         .args(["-q", "-t", "ext4", "-d", "tree", "disk.img", "16M"])
         .current_dir(directory.path())
         .output()

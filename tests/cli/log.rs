@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
-use std::process::Command;
 
 use diskfs_fixtures::require;
 use serde_json::Value;
@@ -26,7 +25,7 @@ fn gzip(text: &str) -> Vec<u8> {
 }
 
 fn run(directory: &Path, program: &str, words: &[&str]) -> Vec<u8> {
-    let output = Command::new(program)
+    let output = diskfs_fixtures::command(program)
         .args(words)
         .current_dir(directory)
         .output()

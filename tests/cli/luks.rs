@@ -421,7 +421,7 @@ fn a_raw_disk_that_qemu_encrypts() {
 
 /// `cryptsetup` with the key, in the image's directory.
 fn cryptsetup(disk: &TempImage, words: &[&str]) {
-    let output = std::process::Command::new("cryptsetup")
+    let output = diskfs_fixtures::command("cryptsetup")
         .args(["--batch-mode", "--key-file", "key"])
         .args(words)
         .current_dir(disk.directory())

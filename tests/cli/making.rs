@@ -83,7 +83,7 @@ fn snapshots_and_overlays_are_managed() {
     let run = |words: &[&str]| diskfs_in(directory.path(), words);
     run(&["create", "base.img", "32M"]).bytes();
     let image = directory.path().join("base.img");
-    let made = std::process::Command::new("mke2fs")
+    let made = diskfs_fixtures::command("mke2fs")
         .args(["-q", "-t", "ext4"])
         .arg(image)
         .status();
@@ -142,7 +142,7 @@ fn an_overlay_whose_base_was_changed_is_refused() {
     let run = |words: &[&str]| diskfs_in(directory.path(), words);
     let image = directory.path().join("e.img");
     fs::write(&image, vec![0; 32 << 20]).unwrap();
-    let made = std::process::Command::new("mke2fs")
+    let made = diskfs_fixtures::command("mke2fs")
         .args(["-q", "-t", "ext4"])
         .arg(&image)
         .status();
@@ -202,7 +202,7 @@ fn an_overlay_outlives_its_own_commit() {
     let run = |words: &[&str]| diskfs_in(directory.path(), words);
     let image = directory.path().join("e.img");
     fs::write(&image, vec![0; 32 << 20]).unwrap();
-    let made = std::process::Command::new("mke2fs")
+    let made = diskfs_fixtures::command("mke2fs")
         .args(["-q", "-t", "ext4"])
         .arg(&image)
         .status();

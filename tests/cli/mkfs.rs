@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use diskfs_fixtures::{image, require};
 
@@ -10,7 +9,7 @@ use crate::{diskfs, diskfs_in, text_of};
 
 /// What `blkid` says of a file: lines of `NAME=value`.
 fn blkid(directory: &Path, name: &str) -> String {
-    let mut command = Command::new("blkid");
+    let mut command = diskfs_fixtures::command("blkid");
     let command = command.args(["-p", "-o", "export", name]);
     let output = command.current_dir(directory).output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -41,7 +40,7 @@ fn a_new_image_becomes_a_seed() {
     }
     fs::write(directory.path().join("meta-data"), "instance-id: i-1\n").unwrap();
     run(&["cp", "meta-data", "seed.img:/"]).bytes();
-    let mut fsck = Command::new("fsck.vfat");
+    let mut fsck = diskfs_fixtures::command("fsck.vfat");
     let checked = fsck.args(["-n", "seed.img"]).current_dir(directory.path());
     assert!(checked.status().unwrap().success());
 }
@@ -68,7 +67,7 @@ fn a_new_image_becomes_exfat() {
     assert_eq!(shown, "picture");
     let link = run(&["ln", "-s", "x", "card.img:/link"]);
     assert_eq!(link.code(), Some(4), "{}", link.stderr());
-    let mut fsck = Command::new("fsck.exfat");
+    let mut fsck = diskfs_fixtures::command("fsck.exfat");
     let checked = fsck.args(["-n", "card.img"]).current_dir(directory.path());
     assert!(checked.status().unwrap().success());
 }
@@ -179,7 +178,7 @@ fn a_swap_area_is_what_blkid_takes_it_for() {
             page_size,
         ];
         diskfs_in(directory.path(), &[&words[..], &["ours"]].concat()).bytes();
-        let made = Command::new("mkswap")
+        let made = diskfs_fixtures::command("mkswap")
             .args(["-L", "pages", "-U", uuid, "-p", page_size, "theirs"])
             .current_dir(directory.path())
             .output()

@@ -266,7 +266,7 @@ fn scene() -> Option<tempfile::TempDir> {
     fs::set_permissions(at, fs::Permissions::from_mode(0o777)).unwrap();
     fs::copy(image("demo.qcow2").path(), at.join("demo.qcow2")).unwrap();
     for name in ["secret.img", "small.img"] {
-        let made = Command::new("mke2fs")
+        let made = diskfs_fixtures::command("mke2fs")
             .args(["-q", "-F", "-t", "ext4"])
             .arg(at.join(name))
             .arg("2M")

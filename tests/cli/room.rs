@@ -38,7 +38,7 @@ fn guest(dir: &Path, kind: &[&str], size: u64) -> Option<PathBuf> {
     require("e2fsck")?;
     let image = dir.join("s.raw");
     File::create(&image).unwrap().set_len(size).unwrap();
-    let made = Command::new("mke2fs")
+    let made = diskfs_fixtures::command("mke2fs")
         .arg("-qF")
         .args(kind)
         .arg(&image)
@@ -79,7 +79,10 @@ fn is_as_before(image: &Path) {
         .output()
         .unwrap();
     assert_eq!(listed.stdout, b"log\nlost+found\npasswd\n");
-    let checked = Command::new("e2fsck").arg("-fn").arg(image).output();
+    let checked = diskfs_fixtures::command("e2fsck")
+        .arg("-fn")
+        .arg(image)
+        .output();
     assert!(checked.as_ref().unwrap().status.success(), "{checked:?}");
 }
 

@@ -83,7 +83,7 @@ impl Layout {
         }
         let script = directory.path().join("table");
         fs::write(&script, table).unwrap();
-        let mut sfdisk = Command::new("sfdisk");
+        let mut sfdisk = diskfs_fixtures::command("sfdisk");
         let ended = sfdisk
             .args(["-q", "--no-reread", "--no-tell-kernel"])
             .arg(&image)
@@ -170,7 +170,7 @@ fn ext4(file: &Path, files: &[(&str, &str)], options: &[&str]) {
             None => fs::write(path, contents).unwrap(),
         }
     }
-    run(Command::new("mke2fs")
+    run(diskfs_fixtures::command("mke2fs")
         .args(["-q", "-t", "ext4"])
         .args(options)
         .arg("-d")
@@ -179,7 +179,7 @@ fn ext4(file: &Path, files: &[(&str, &str)], options: &[&str]) {
 }
 
 fn debugfs(file: &Path, request: &str) {
-    run(Command::new("debugfs")
+    run(diskfs_fixtures::command("debugfs")
         .args(["-w", "-R", request])
         .arg(file));
 }
@@ -246,7 +246,7 @@ fn an_encrypted_root_without_a_key_is_named() {
     let luks = |file: &Path| {
         let key = file.with_extension("key");
         fs::write(&key, "secret").unwrap();
-        run(Command::new("cryptsetup")
+        run(diskfs_fixtures::command("cryptsetup")
             .args([
                 "luksFormat",
                 "-q",
@@ -268,7 +268,7 @@ fn a_root_without_a_driver_is_named() {
     if require("mkfs.btrfs").is_none() {
         return;
     }
-    let btrfs = |file: &Path| run(Command::new("mkfs.btrfs").arg("-q").arg(file));
+    let btrfs = |file: &Path| run(diskfs_fixtures::command("mkfs.btrfs").arg("-q").arg(file));
     if let Some(disk) = Layout::new(&[boot(), linux(120, "root", &btrfs)]) {
         disk.fails(4, &["p2 (btrfs)", "no driver"]);
     }
@@ -324,7 +324,7 @@ fn a_plan_is_not_for_a_filesystem_that_is_no_system() {
         mib: 8,
         kind: ESP,
         name: "esp",
-        make: &|file| run(Command::new("mkfs.vfat").arg(file)),
+        make: &|file| run(diskfs_fixtures::command("mkfs.vfat").arg(file)),
     };
     let Some(disk) = Layout::new(&[esp, linux(8, "root", &|_| ())]) else {
         return;

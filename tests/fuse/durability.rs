@@ -61,7 +61,7 @@ impl Image {
 
     /// Runs e2fsck. Returns its exit code and what it said.
     fn e2fsck(&self, how: &str) -> (Option<i32>, String) {
-        let mut e2fsck = Command::new("e2fsck");
+        let mut e2fsck = diskfs_fixtures::command("e2fsck");
         let output = e2fsck.arg(how).arg(self.path()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output);
         (output.status.code(), said)

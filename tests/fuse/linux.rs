@@ -7,7 +7,6 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use diskfs_fixtures::require;
 use tempfile::TempDir;
@@ -74,7 +73,10 @@ impl Written {
 
 /// Runs a program on a file. Returns what it printed, or what it complained about.
 fn on(program: &str, words: &[&str], path: &Path) -> Result<String, String> {
-    let output = Command::new(program).args(words).arg(path).output();
+    let output = diskfs_fixtures::command(program)
+        .args(words)
+        .arg(path)
+        .output();
     let output = output.expect(program);
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())

@@ -90,7 +90,8 @@ fn stderr(output: &Output) -> String {
 
 /// Runs a program that must succeed. Returns what it printed.
 fn run(program: &str, words: &[&OsStr]) -> String {
-    let output = until_measured(|| Command::new(program).args(words).output()).expect(program);
+    let output =
+        until_measured(|| diskfs_fixtures::command(program).args(words).output()).expect(program);
     assert!(output.status.success(), "{program}: {}", stderr(&output));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

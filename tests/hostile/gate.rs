@@ -90,7 +90,7 @@ fn data_files_go_through_the_gate() {
 
 /// Runs a tool of QEMU or of e2fsprogs; `false` without it.
 fn tool(directory: &Path, program: &str, arguments: &[&str]) -> bool {
-    let output = Command::new(program)
+    let output = diskfs_fixtures::command(program)
         .current_dir(directory)
         .args(arguments)
         .output();

@@ -7,7 +7,6 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
 use anyhow::{Result, ensure};
@@ -246,7 +245,7 @@ fn debian_is_what_virt_inspector_says() {
     let work = tempfile::tempdir().unwrap();
     let image = debian.directory.join("plain.qcow2");
     let facts = |name: &str, program: &str, words: &[&str]| -> BTreeSet<String> {
-        let mut command = Command::new(program);
+        let mut command = diskfs_fixtures::command(program);
         let command = command.args(words).arg(&image).envs([
             ("LIBGUESTFS_BACKEND", "direct"),
             ("LIBGUESTFS_BACKEND_SETTINGS", "force_tcg"),

@@ -2,7 +2,6 @@
 //! image as the kernel would, and e2fsck finds nothing wrong then.
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 use diskfs_block::{Event, Fate, Faulty, File, Memory, Overlay};
@@ -36,7 +35,10 @@ fn open_and_close(path: &Path) -> Result<(), String> {
 }
 
 fn e2fsck(path: &Path) -> Vec<String> {
-    let output = Command::new("e2fsck").args(["-f", "-n"]).arg(path).output();
+    let output = diskfs_fixtures::command("e2fsck")
+        .args(["-f", "-n"])
+        .arg(path)
+        .output();
     let output = output.expect("e2fsck runs");
     let text = String::from_utf8_lossy(&output.stdout);
     if output.status.success() {

@@ -87,7 +87,7 @@ fn micro_vm(appliance: &Path) -> MicroVm {
 
 /// A program of somebody else must say that the image is clean.
 fn check(program: &str, words: &[&str], image: &Path) {
-    let output = Command::new(program)
+    let output = diskfs_fixtures::command(program)
         .args(words)
         .arg(image)
         .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")

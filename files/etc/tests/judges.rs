@@ -264,7 +264,7 @@ fn rules_are_those_of_sudo() {
         +ng ALL=ALL\n%#100 ALL=ALL\n\t%wheel ALL=(ALL) NOPASSWD  :  ALL\nADM ALL=/bin/a \\#1 b\\\\\n";
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), text).unwrap();
-    let mut cvtsudoers = Command::new("cvtsudoers");
+    let mut cvtsudoers = diskfs_fixtures::command("cvtsudoers");
     cvtsudoers.args(["-f", "sudoers", "-s", "aliases,defaults"]);
     let said = output(cvtsudoers.arg(file.path()));
     let plain = |text: &str| text.replace(['"', '\\', ' ', '\t', '\n'], "");

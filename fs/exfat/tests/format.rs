@@ -4,7 +4,6 @@
 mod common;
 
 use std::os::unix::fs::FileExt;
-use std::process::Command;
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, File, Memory};
@@ -59,7 +58,9 @@ fn every_size_is_laid_out_as_mkfs_does_it() {
     ];
     for size_bytes in cases {
         let theirs = scribbled(size_bytes);
-        let made = Command::new("mkfs.exfat").arg(theirs.path()).output();
+        let made = diskfs_fixtures::command("mkfs.exfat")
+            .arg(theirs.path())
+            .output();
         assert!(made.unwrap().status.success());
         let ours = scribbled(size_bytes);
         let device = File::open_read_write(ours.path()).unwrap();

@@ -24,7 +24,7 @@ struct Made {
 
 /// `None` without mke2fs.
 fn filesystem(options: &str) -> Option<Made> {
-    if !have("answers", &["mke2fs", "e2fsck"]) {
+    if !have(&["mke2fs", "e2fsck"]) {
         return None;
     }
     let directory = tempfile::tempdir().unwrap();

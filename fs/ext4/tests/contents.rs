@@ -86,7 +86,7 @@ fn open_for_writing(image: &Path) -> WritableExt4 {
 
 /// Fails when e2fsck finds something wrong; returns what it says.
 fn e2fsck(what: &str, image: &Path) -> String {
-    let output = Command::new("e2fsck")
+    let output = diskfs_fixtures::command("e2fsck")
         .args(["-f", "-n", image.to_str().unwrap()])
         .output()
         .unwrap();
@@ -357,7 +357,7 @@ fn compare_with_kernel(what: &str, dir: &Path, image: &Path, models: &[Vec<u8>])
 
 #[test]
 fn contents_follow_a_model() {
-    if !have("contents_follow_a_model", &["mke2fs", "e2fsck"]) {
+    if !have(&["mke2fs", "e2fsck"]) {
         return;
     }
     for (what, args, size) in MATRIX {
@@ -367,7 +367,7 @@ fn contents_follow_a_model() {
 
 #[test]
 fn a_full_filesystem_stays_whole() {
-    if !have("a_full_filesystem_stays_whole", &["mke2fs", "e2fsck"]) {
+    if !have(&["mke2fs", "e2fsck"]) {
         return;
     }
     for (what, args, size) in [
@@ -400,7 +400,7 @@ fn extents() -> u64 {
 #[test]
 fn a_file_of_many_extents() {
     const BLOCK: u64 = 1024;
-    if !have("a_file_of_many_extents", &["mke2fs", "e2fsck"]) {
+    if !have(&["mke2fs", "e2fsck"]) {
         return;
     }
     let (what, count) = ("many extents", extents());
@@ -456,7 +456,7 @@ fn a_file_of_many_extents() {
 /// away again has cost nothing.
 #[test]
 fn what_is_kept_in_memory_is_told() {
-    if !have("what_is_kept_in_memory_is_told", &["mke2fs", "e2fsck"]) {
+    if !have(&["mke2fs", "e2fsck"]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

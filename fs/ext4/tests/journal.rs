@@ -151,7 +151,7 @@ fn assert_replayed(unclean: &Unclean, what: &str) {
 
 #[test]
 fn every_form_is_replayed_in_memory() {
-    if !have("every_form_is_replayed_in_memory", &["mke2fs", "debugfs"]) {
+    if !have(&["mke2fs", "debugfs"]) {
         return;
     }
     for block_size in [1024, 4096] {
@@ -177,7 +177,7 @@ const LAST_COMMIT: usize = 12;
 
 #[test]
 fn a_damaged_end_is_left_out_and_told() {
-    if !have("a_damaged_end_is_left_out_and_told", &["mke2fs", "debugfs"]) {
+    if !have(&["mke2fs", "debugfs"]) {
         return;
     }
     for block in [REVOCATION, LAST_COMMIT] {
@@ -196,7 +196,7 @@ fn a_damaged_end_is_left_out_and_told() {
 
 #[test]
 fn a_damaged_middle_is_corrupt() {
-    if !have("a_damaged_middle_is_corrupt", &["mke2fs", "debugfs"]) {
+    if !have(&["mke2fs", "debugfs"]) {
         return;
     }
     let unclean = Unclean::new("metadata_csum,64bit", 1024, "jo -c -v 3");
@@ -211,10 +211,7 @@ fn a_damaged_middle_is_corrupt() {
 
 #[test]
 fn a_journal_that_is_not_needed_is_not_read() {
-    if !have(
-        "a_journal_that_is_not_needed_is_not_read",
-        &["mke2fs", "debugfs"],
-    ) {
+    if !have(&["mke2fs", "debugfs"]) {
         return;
     }
     let unclean = Unclean::new("metadata_csum,64bit", 1024, "jo -c -v 3");
@@ -227,10 +224,7 @@ fn a_journal_that_is_not_needed_is_not_read() {
 
 #[test]
 fn broken_journals_are_refused_by_kind() {
-    if !have(
-        "broken_journals_are_refused_by_kind",
-        &["mke2fs", "debugfs"],
-    ) {
+    if !have(&["mke2fs", "debugfs"]) {
         return;
     }
     let cases = [
@@ -259,7 +253,7 @@ fn broken_journals_are_refused_by_kind() {
 /// Nothing that was cut off is taken for zeroes.
 #[test]
 fn a_cut_image_is_refused() {
-    if !have("a_cut_image_is_refused", &["mke2fs", "debugfs"]) {
+    if !have(&["mke2fs", "debugfs"]) {
         return;
     }
     let unclean = Unclean::new("metadata_csum,64bit", 1024, "jo -c -v 3");

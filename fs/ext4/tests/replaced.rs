@@ -100,7 +100,7 @@ const MATRIX: [&str; 3] = ["-t ext4", "-t ext3 -b 1024", "-t ext4 -O inline_data
 
 #[test]
 fn renamed_over() {
-    if !have("renamed_over", &["mke2fs"]) {
+    if !have(&["mke2fs"]) {
         return;
     }
     for args in MATRIX {
@@ -121,7 +121,7 @@ fn renamed_over() {
 
 #[test]
 fn cut_to_nothing_and_written() {
-    if !have("cut_to_nothing_and_written", &["mke2fs"]) {
+    if !have(&["mke2fs"]) {
         return;
     }
     for args in MATRIX {
@@ -162,7 +162,7 @@ fn crash_while_it_is_cut(args: &str, old: &[u8], size_bytes: u64) {
 
 #[test]
 fn cut_within_a_block_or_a_cluster() {
-    if !have("cut_within_a_block_or_a_cluster", &["mke2fs"]) {
+    if !have(&["mke2fs"]) {
         return;
     }
     let zeroes_first = [vec![0; 3000], vec![b'z'; 1000]].concat();

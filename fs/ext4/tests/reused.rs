@@ -75,7 +75,7 @@ fn check_recovered(device: &dyn BlockRead, at: &Path, len: u64, what: &str) {
     device.read_at(0, &mut bytes).unwrap();
     fs::write(at, bytes).unwrap();
     // 1: it has recovered the journal.
-    let recovered = std::process::Command::new("e2fsck")
+    let recovered = diskfs_fixtures::command("e2fsck")
         .args(["-E", "journal_only", "-p"])
         .arg(at)
         .status();
@@ -86,7 +86,7 @@ fn check_recovered(device: &dyn BlockRead, at: &Path, len: u64, what: &str) {
 
 #[test]
 fn a_directory_does_not_come_back_over_a_file() {
-    if !have("a_directory_does_not_come_back", &["mke2fs", "e2fsck"]) {
+    if !have(&["mke2fs", "e2fsck"]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

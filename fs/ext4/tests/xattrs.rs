@@ -152,10 +152,10 @@ fn set_by_the_kernel(mounted: &Mounted, file: &str, name: &str, value: &[u8]) ->
 
 #[test]
 fn random_attributes() {
-    if !have("random_attributes", &["mke2fs", "e2fsck"]) {
+    if !have(&["mke2fs", "e2fsck"]) {
         return;
     }
-    let kernel = have("random_attributes", &["getfattr", "setfattr"]);
+    let kernel = have(&["getfattr", "setfattr"]);
     for (nth, (what, args)) in MATRIX.into_iter().enumerate() {
         let dir = tempfile::tempdir().unwrap();
         let image = mke2fs_empty(dir.path(), args, "24M");
@@ -221,7 +221,7 @@ fn with_the_kernel(
 /// Files that inherit a list share one block with it.
 #[test]
 fn what_is_the_same_is_stored_once() {
-    if !have("what_is_the_same_is_stored_once", &["mke2fs", "e2fsck"]) {
+    if !have(&["mke2fs", "e2fsck"]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -261,7 +261,7 @@ fn what_is_the_same_is_stored_once() {
 
 #[test]
 fn names_and_values_have_limits() {
-    if !have("names_and_values_have_limits", &["mke2fs", "e2fsck"]) {
+    if !have(&["mke2fs", "e2fsck"]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -311,10 +311,7 @@ fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
 #[test]
 fn access_control_lists() {
     const NONE: u32 = u32::MAX;
-    if !have(
-        "access_control_lists",
-        &["mke2fs", "e2fsck", "mount", "getfacl", "setfacl"],
-    ) {
+    if !have(&["mke2fs", "e2fsck", "mount", "getfacl", "setfacl"]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -378,7 +375,7 @@ fn access_control_lists() {
 /// Threads that set the same attributes on files of their own, so that all want the same block.
 #[test]
 fn shared_side_by_side() {
-    if !have("shared_side_by_side", &["mke2fs", "e2fsck"]) {
+    if !have(&["mke2fs", "e2fsck"]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -419,7 +416,7 @@ fn shared_side_by_side() {
 /// sees.
 #[test]
 fn a_full_filesystem() {
-    if !have("a_full_filesystem", &["mke2fs", "e2fsck"]) {
+    if !have(&["mke2fs", "e2fsck"]) {
         return;
     }
     for args in [

@@ -101,7 +101,7 @@ fn the_geometry_is_that_of_mkfs_vfat() {
         for file in [&theirs, &ours] {
             file.as_file().set_len(size_bytes).unwrap();
         }
-        let mut mkfs = std::process::Command::new("mkfs.vfat");
+        let mut mkfs = diskfs_fixtures::command("mkfs.vfat");
         let made = mkfs.arg(theirs.path()).output().unwrap();
         assert!(made.status.success(), "{made:?}");
         let device = File::open_read_write(ours.path()).unwrap();

@@ -113,7 +113,7 @@ fn part(disk: &TempImage, bytes: &[u8], start: u64, len: u64) -> std::path::Path
 }
 
 fn dumped(filesystem: &Path, path: &str) -> String {
-    let run = Command::new("debugfs")
+    let run = diskfs_fixtures::command("debugfs")
         .args(["-R", &format!("cat {path}")])
         .arg(filesystem)
         .output();
@@ -122,7 +122,7 @@ fn dumped(filesystem: &Path, path: &str) -> String {
 
 /// A program of somebody else must be content with it.
 fn judged(program: &str, words: &[&str], path: &Path) {
-    let run = Command::new(program)
+    let run = diskfs_fixtures::command(program)
         .args(words)
         .arg(path)
         .output()

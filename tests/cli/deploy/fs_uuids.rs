@@ -1,7 +1,5 @@
 //! New UUIDs of filesystems, with all that names them, as e2fsck and blkid see it.
 
-use std::process::Command;
-
 use diskfs_fixtures::require;
 
 use super::Guest;
@@ -13,7 +11,7 @@ fn guest(features: &str) -> Option<Guest> {
     require("blkid")?;
     let guest = Guest::new()?;
     let (tree, disk) = (guest.at("tree"), guest.at("disk.img"));
-    let made = Command::new("mke2fs")
+    let made = diskfs_fixtures::command("mke2fs")
         .args(["-q", "-F", "-t", "ext4", "-U", OLD, "-O", features, "-d"])
         .args([tree, disk])
         .arg("64M")
@@ -38,7 +36,7 @@ fn guest(features: &str) -> Option<Guest> {
 }
 
 fn uuid(guest: &Guest) -> String {
-    let blkid = Command::new("blkid")
+    let blkid = diskfs_fixtures::command("blkid")
         .args(["-p", "-o", "value", "-s", "UUID"])
         .arg(guest.at("disk.img"))
         .output();

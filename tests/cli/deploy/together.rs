@@ -86,7 +86,7 @@ fn state_of(directory: &Path) -> State {
 fn a_large_plan_that_is_killed_is_there_or_not() {
     let Some(guest) = Guest::new() else { return };
     let at = |name: &str| guest.at(name);
-    let made = Command::new("mke2fs")
+    let made = diskfs_fixtures::command("mke2fs")
         .args(["-q", "-t", "ext4", "-d"])
         .args([at("tree"), at("large.img")])
         .arg("256M")
@@ -120,7 +120,7 @@ fn a_large_plan_that_is_killed_is_there_or_not() {
     let takes = start.elapsed();
     assert_eq!(state_of(guest.0.path()), State::New);
     let fsck = |how: &str| {
-        let fsck = Command::new("e2fsck")
+        let fsck = diskfs_fixtures::command("e2fsck")
             .args(["-f", how])
             .arg(at("killed.img"))
             .output();

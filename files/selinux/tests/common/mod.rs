@@ -64,7 +64,7 @@ impl Policy {
     ) -> Vec<(&'a str, Option<String>)> {
         let mut judged = Vec::new();
         for paths in paths.chunks(5000) {
-            let mut command = Command::new("matchpathcon");
+            let mut command = diskfs_fixtures::command("matchpathcon");
             command
                 .arg("-n")
                 .arg("-f")

@@ -126,7 +126,12 @@ pub(crate) fn fsck(program: &str, image: &Path) {
 
 /// Returns whether `program -n` finds nothing, and what it says.
 pub(crate) fn fsck_says(program: &str, image: &Path) -> (bool, String) {
-    let run = |program: &str| Command::new(program).arg("-n").arg(image).output();
+    let run = |program: &str| {
+        diskfs_fixtures::command(program)
+            .arg("-n")
+            .arg(image)
+            .output()
+    };
     let output = run(program).or_else(|_| run(&format!("/usr/sbin/{program}")));
     let output = output.unwrap();
     let told = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -188,7 +188,7 @@ fn random_blocks(fixture: &Fixture, seed: u64, steps: usize) {
 
 #[test]
 fn blocks_as_the_model_has_them() {
-    if !available("blocks_as_the_model_has_them") {
+    if !available() {
         return;
     }
     for (nth, (what, args, size)) in MATRIX.into_iter().enumerate() {
@@ -201,7 +201,7 @@ fn blocks_as_the_model_has_them() {
 /// Down to the last block, and not one more; what is freed can be had after a commit only.
 #[test]
 fn a_full_filesystem_is_full() {
-    if !available("a_full_filesystem_is_full") {
+    if !available() {
         return;
     }
     for (what, args, size) in MATRIX {
@@ -244,7 +244,7 @@ fn a_full_filesystem_is_full() {
 
 #[test]
 fn the_reserve_is_for_root() {
-    if !available("the_reserve_is_for_root") {
+    if !available() {
         return;
     }
     let fixture = Fixture::new("reserve", "-t ext4 -b 4096 -m 10", "40M");
@@ -269,7 +269,7 @@ fn the_reserve_is_for_root() {
 
 #[test]
 fn a_large_file_is_in_few_pieces() {
-    if !available("a_large_file_is_in_few_pieces") {
+    if !available() {
         return;
     }
     let fixture = Fixture::new("1 GiB", "-t ext4", "1200M");
@@ -296,7 +296,7 @@ fn a_large_file_is_in_few_pieces() {
 /// for others when they need it.
 #[test]
 fn files_that_grow_side_by_side() {
-    if !available("files_that_grow_side_by_side") {
+    if !available() {
         return;
     }
     let fixture = Fixture::new("side by side", "-t ext4 -b 1024", "40M");
@@ -370,7 +370,7 @@ fn random_inodes(fixture: &Fixture, seed: u64, steps: usize) {
 
 #[test]
 fn inodes_as_the_model_has_them() {
-    if !available("inodes_as_the_model_has_them") {
+    if !available() {
         return;
     }
     for (nth, (what, args, size)) in MATRIX.into_iter().enumerate() {
@@ -383,7 +383,7 @@ fn inodes_as_the_model_has_them() {
 
 #[test]
 fn all_inodes_can_be_had() {
-    if !available("all_inodes_can_be_had") {
+    if !available() {
         return;
     }
     for (what, args, size) in [MATRIX[1], MATRIX[8], MATRIX[11], MATRIX[13]] {
@@ -403,7 +403,7 @@ fn all_inodes_can_be_had() {
 
 #[test]
 fn directories_at_the_top_are_spread() {
-    if !available("directories_at_the_top_are_spread") {
+    if !available() {
         return;
     }
     let fixture = Fixture::new(
@@ -428,7 +428,7 @@ fn directories_at_the_top_are_spread() {
 
 #[test]
 fn side_by_side() {
-    if !available("side_by_side") {
+    if !available() {
         return;
     }
     let fixture = Arc::new(Fixture::new("threads", "-t ext4 -b 1024", "40M"));
@@ -495,7 +495,7 @@ fn churn(fixture: &Fixture, nth: u64) -> Vec<Allocated> {
 
 #[test]
 fn a_contradiction_ends_writing() {
-    if !available("a_contradiction_ends_writing") {
+    if !available() {
         return;
     }
     let fixture = Fixture::new("free twice", "-t ext4", "40M");
@@ -531,7 +531,7 @@ fn a_contradiction_ends_writing() {
 /// Bitmaps and descriptors that contradict each other are found before anything is written over.
 #[test]
 fn what_the_image_claims_is_checked() {
-    if !available("what_the_image_claims_is_checked") {
+    if !available() {
         return;
     }
     let claims: [(&str, &str, &[&str]); 5] = [

@@ -146,7 +146,7 @@ mod tests {
             .iter()
             .map(|name| format!("dx_hash -h half_md4 -c -e utf8 \"{name}\"\n"));
         std::fs::write(&script, lines.collect::<String>()).unwrap();
-        let output = std::process::Command::new("debugfs")
+        let output = diskfs_fixtures::command("debugfs")
             .arg("-f")
             .arg(&script)
             .output()

@@ -113,7 +113,7 @@ impl Run {
 
 #[test]
 fn each_crash_leaves_whole_transactions() {
-    if !available("each_crash_leaves_whole_transactions") {
+    if !available() {
         return;
     }
     for (what, args) in KINDS {
@@ -132,7 +132,7 @@ fn each_crash_leaves_whole_transactions() {
 
 #[test]
 fn e2fsck_replays_the_same() {
-    if !available("e2fsck_replays_the_same") {
+    if !available() {
         return;
     }
     for (what, args) in KINDS {
@@ -150,7 +150,7 @@ fn e2fsck_replays_the_same() {
 /// More than the log holds, many times over.
 #[test]
 fn the_log_goes_round() {
-    if !available("the_log_goes_round") {
+    if !available() {
         return;
     }
     let run = run("goes round", "-t ext4 -b 1024 -J size=1 -N 2048", 160);
@@ -169,7 +169,7 @@ fn the_log_goes_round() {
 /// The log's own magic, in a block that is journalled.
 #[test]
 fn what_looks_like_the_log_is_escaped() {
-    if !available("what_looks_like_the_log_is_escaped") {
+    if !available() {
         return;
     }
     for (what, args) in KINDS {
@@ -212,7 +212,7 @@ fn what_looks_like_the_log_is_escaped() {
 /// stays, at every moment; and when it becomes metadata again, that is replayed.
 #[test]
 fn a_freed_block_is_revoked() {
-    if !available("a_freed_block_is_revoked") {
+    if !available() {
         return;
     }
     for (what, args) in KINDS {
@@ -271,7 +271,7 @@ fn a_freed_block_is_revoked() {
 /// written, and what was durable is there.
 #[test]
 fn what_the_log_does_not_hold_ends_writing() {
-    if !available("what_the_log_does_not_hold_ends_writing") {
+    if !available() {
         return;
     }
     let image = Image::new("too large", "-t ext4 -b 1024 -J size=1", "16M", 20);
@@ -304,7 +304,7 @@ fn what_the_log_does_not_hold_ends_writing() {
 /// Whichever write or flush fails: nobody is told that something is durable that is not.
 #[test]
 fn an_error_of_the_device_ends_writing() {
-    if !available("an_error_of_the_device_ends_writing") {
+    if !available() {
         return;
     }
     let image = Image::new("errors", "-t ext4 -b 1024 -J size=1", "16M", 20);
@@ -342,7 +342,7 @@ fn an_error_of_the_device_ends_writing() {
 /// Without a journal: not clean while it is open, clean when it was closed.
 #[test]
 fn without_a_journal() {
-    if !available("without_a_journal") {
+    if !available() {
         return;
     }
     let image = Image::new("no journal", "-t ext4 -O ^has_journal -b 1024", "16M", 50);
@@ -362,7 +362,7 @@ fn without_a_journal() {
 /// An untouched filesystem changes by what a mount and an unmount change.
 #[test]
 fn opened_and_closed() {
-    if !available("opened_and_closed") {
+    if !available() {
         return;
     }
     let image = Image::new("opened", "-t ext4 -b 1024", "16M", 5);
@@ -386,7 +386,7 @@ const EACH: u32 = 25;
 /// Many threads that all wait for their own change share commits, and all see it durable.
 #[test]
 fn commits_are_shared() {
-    if !available("commits_are_shared") {
+    if !available() {
         return;
     }
     let image = Image::new("threads", "-t ext4 -b 1024 -J size=1", "16M", 64);

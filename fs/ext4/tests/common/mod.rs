@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test uses its part")]
 #![allow(clippy::print_stderr, reason = "a test that skips says why")]
 
+use diskfs_fixtures::require;
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -15,23 +16,13 @@ use diskfs_ext4::{Ext4, Options, WritableExt4, WriteOptions};
 
 /// Whether all of these programs are there. If not the test says so and must return; in CI that
 /// is a failure.
-pub(crate) fn have(test: &str, programs: &[&str]) -> bool {
-    for program in programs {
-        if Command::new(program).arg("-V").output().is_err() {
-            assert!(
-                std::env::var_os("CI").is_none_or(|value| value != "true"),
-                "{test}: {program} is missing"
-            );
-            eprintln!("SKIP: {test}: {program} is missing");
-            return false;
-        }
-    }
-    true
+pub(crate) fn have(programs: &[&str]) -> bool {
+    programs.iter().all(|program| require(program).is_some())
 }
 
 /// Runs a program, which must succeed.
 pub(crate) fn run(program: &str, args: &[&str]) -> String {
-    let output = Command::new(program)
+    let output = diskfs_fixtures::command(program)
         .args(args)
         .env("E2FSPROGS_FAKE_TIME", "1700000000")
         .output()

@@ -26,7 +26,7 @@ const MATRIX: [(&str, &str, &str); 10] = [
 
 #[test]
 fn random_names_in_every_form_of_directory() {
-    if !have("random_names", &["mke2fs", "e2fsck"]) {
+    if !have(&["mke2fs", "e2fsck"]) {
         return;
     }
     let steps: usize = std::env::var("DISKFS_STEPS").map_or(400, |steps| steps.parse().unwrap());
@@ -55,7 +55,7 @@ fn random_names_in_every_form_of_directory() {
 
 /// e2fsck makes directories anew.
 fn optimised(image: &Path) {
-    let done = std::process::Command::new("e2fsck")
+    let done = diskfs_fixtures::command("e2fsck")
         .args(["-f", "-y", "-D"])
         .arg(image)
         .output()

@@ -121,7 +121,7 @@ const MATRIX: [&str; 6] = [
 /// Full twice over; what was written is there each time, and what is removed makes room.
 #[test]
 fn a_full_disk() {
-    if !have("a_full_disk", &["mke2fs", "e2fsck"]) {
+    if !have(&["mke2fs", "e2fsck"]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -158,7 +158,7 @@ fn a_full_disk() {
 /// What is kept in memory has its room: a sync of a full disk loses nothing, whatever happens then.
 #[test]
 fn a_full_disk_keeps_what_was_synced() {
-    if !have("a_full_disk_keeps_what_was_synced", &["mke2fs", "e2fsck"]) {
+    if !have(&["mke2fs", "e2fsck"]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -215,7 +215,7 @@ fn write_until_full(fs: &dyn FsWrite, name: &str) -> u64 {
 /// Root's blocks are left free, or given out as the kernel gives them to root.
 #[test]
 fn a_reserve_for_root() {
-    if !have("a_reserve_for_root", &["mke2fs", "e2fsck"]) {
+    if !have(&["mke2fs", "e2fsck"]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -253,7 +253,7 @@ fn a_reserve_for_root() {
 /// Each file needs an inode; when there is none, one that goes away makes room for one.
 #[test]
 fn a_full_inode_table() {
-    if !have("a_full_inode_table", &["mke2fs", "e2fsck"]) {
+    if !have(&["mke2fs", "e2fsck"]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

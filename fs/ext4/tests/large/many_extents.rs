@@ -65,7 +65,7 @@ fn depth(image: &Path) -> u32 {
 /// As many extents as `DISKFS_EXTENTS` says, made by `make` and then looked at by everybody; cut,
 /// opened up by the kernel where it can, and removed.
 fn of_many_extents(make: impl Fn(&dyn FsWrite, InodeNumber, u64)) {
-    if !have("of_many_extents", &["mke2fs", "e2fsck", "debugfs"]) {
+    if !have(&["mke2fs", "e2fsck", "debugfs"]) {
         return;
     }
     let count = number("DISKFS_EXTENTS", 3_000);

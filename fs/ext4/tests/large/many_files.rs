@@ -33,7 +33,7 @@ fn listed_by_the_kernel(dir: &Path) -> BTreeSet<String> {
 /// Made by us, listed by the kernel, which makes as many again by half; removed by us.
 #[test]
 fn a_directory_of_many_files() {
-    if !have("a_directory_of_many_files", &["mke2fs", "e2fsck"]) {
+    if !have(&["mke2fs", "e2fsck"]) {
         return;
     }
     let count = number("DISKFS_FILES", 3_000);

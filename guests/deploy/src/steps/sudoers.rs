@@ -79,7 +79,6 @@ fn write(guest: &mut Guest, name: &str, text: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
 
     use diskfs_fixtures::require;
 
@@ -125,7 +124,7 @@ mod tests {
         let guest = after(GUEST, "- user: {name: ann, sudo: nopasswd}");
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&file, text(&guest, "/etc/sudoers.d/90-ann")).unwrap();
-        let mut visudo = Command::new("visudo");
+        let mut visudo = diskfs_fixtures::command("visudo");
         let status = visudo.args(["-c", "-f"]).arg(file.path()).status().unwrap();
         assert!(status.success());
     }

@@ -216,7 +216,6 @@ mod tests {
     use std::fs::File;
     use std::os::unix::fs::FileExt;
     use std::path::Path;
-    use std::process::Command;
     use std::sync::Arc;
 
     use diskfs_fixtures::require;
@@ -308,7 +307,7 @@ mod tests {
         let file = File::create(&path).unwrap();
         file.set_len(size_bytes).unwrap();
         file.write_all_at(&start, 0).unwrap();
-        let output = Command::new("blkid")
+        let output = diskfs_fixtures::command("blkid")
             .args(["-p", "-o", "export"])
             .arg(&path)
             .output()
@@ -324,7 +323,7 @@ mod tests {
         // The size, too, is as mkswap has it.
         let theirs = dir.path().join("theirs");
         File::create(&theirs).unwrap().set_len(size_bytes).unwrap();
-        let mut mkswap = Command::new("mkswap");
+        let mut mkswap = diskfs_fixtures::command("mkswap");
         mkswap.args(["-L", "more", "-U", "01234567-89ab-cdef-0123-456789abcdef"]);
         if mkswap
             .arg(&theirs)

@@ -1,13 +1,12 @@
 //! What `blkid` tells.
 
 use std::path::Path;
-use std::process::Command;
 
 use super::beside_blkid::Told;
 
 /// What it tells of an image; nothing where it knows nothing.
 pub(super) fn told(image: &Path) -> Told {
-    let mut command = Command::new("blkid");
+    let mut command = diskfs_fixtures::command("blkid");
     command.args(["--probe", "-o", "udev"]).arg(image);
     let output = command.output().unwrap();
     // 2 is that nothing was found.

@@ -2,8 +2,8 @@
 
 #![allow(clippy::print_stderr, reason = "a test that skips says why")]
 
+use diskfs_fixtures::require;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use diskfs_block::File;
@@ -17,18 +17,10 @@ use crate::writable::WritableExt4;
 use crate::writer::Core;
 
 /// Whether e2fsprogs are there; if not the test says so and must return.
-pub(super) fn available(test: &str) -> bool {
-    for program in ["mke2fs", "e2fsck", "dumpe2fs", "debugfs"] {
-        if Command::new(program).arg("-V").output().is_err() {
-            assert!(
-                std::env::var_os("CI").is_none_or(|value| value != "true"),
-                "{test}: {program} is missing"
-            );
-            eprintln!("SKIP: {test}: {program} is missing");
-            return false;
-        }
-    }
-    true
+pub(super) fn available() -> bool {
+    ["mke2fs", "e2fsck", "dumpe2fs", "debugfs"]
+        .iter()
+        .all(|program| require(program).is_some())
 }
 
 /// Numbers that are the same in each run.
@@ -70,13 +62,13 @@ impl Fixture {
         if args.contains("lazy_itable_init") {
             fill_with_garbage(&image, size);
         }
-        let mut mke2fs = Command::new("mke2fs");
+        let mut mke2fs = diskfs_fixtures::command("mke2fs");
         mke2fs.args(["-q", "-F"]).args(args.split_whitespace());
         let output = mke2fs.arg(&image).arg(size).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{what}: {stderr}");
         for command in commands {
-            let mut debugfs = Command::new("debugfs");
+            let mut debugfs = diskfs_fixtures::command("debugfs");
             debugfs.args(["-w", "-R", command]).arg(&image);
             assert!(debugfs.output().unwrap().status.success(), "{command}");
         }
@@ -163,7 +155,10 @@ impl Fixture {
     }
 
     fn dumpe2fs(&self) -> String {
-        let output = Command::new("dumpe2fs").arg(&self.image).output().unwrap();
+        let output = diskfs_fixtures::command("dumpe2fs")
+            .arg(&self.image)
+            .output()
+            .unwrap();
         assert!(output.status.success());
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
@@ -204,7 +199,7 @@ impl Fixture {
     /// Closes it; e2fsck has nothing to say.
     pub(super) fn check(&self) {
         self.commit();
-        let output = Command::new("e2fsck")
+        let output = diskfs_fixtures::command("e2fsck")
             .arg("-fn")
             .arg(&self.image)
             .output()

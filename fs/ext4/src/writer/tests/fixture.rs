@@ -2,9 +2,10 @@
 
 #![allow(clippy::print_stderr, reason = "a test that skips says why")]
 
+use diskfs_fixtures::require;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::Arc;
 
 use diskfs_block::{BlockRead, Memory};
@@ -19,18 +20,10 @@ use crate::superblock::Superblock;
 use crate::writable::WritableExt4;
 
 /// Whether e2fsprogs are there; if not the test says so and must return.
-pub(super) fn available(test: &str) -> bool {
-    for program in ["mke2fs", "e2fsck", "debugfs"] {
-        if Command::new(program).arg("-V").output().is_err() {
-            assert!(
-                std::env::var_os("CI").is_none_or(|value| value != "true"),
-                "{test}: {program} is missing"
-            );
-            eprintln!("SKIP: {test}: {program} is missing");
-            return false;
-        }
-    }
-    true
+pub(super) fn available() -> bool {
+    ["mke2fs", "e2fsck", "debugfs"]
+        .iter()
+        .all(|program| require(program).is_some())
 }
 
 pub(super) struct Image {
@@ -49,7 +42,7 @@ impl Image {
             fs::write(tree.join(format!("{n:04}")), n.to_string()).unwrap();
         }
         let image = dir.path().join("image");
-        let mut mke2fs = Command::new("mke2fs");
+        let mut mke2fs = diskfs_fixtures::command("mke2fs");
         mke2fs
             .args(["-q", "-F", "-E", "root_owner=0:0", "-d"])
             .arg(&tree);
@@ -185,7 +178,7 @@ pub(super) fn e2fsck(device: &dyn BlockRead, what: &str) -> Arc<Memory> {
     let path = dir.path().join("image");
     save(device, &path);
     // Only the journal: what is to be repaired beyond that must not be.
-    let recovery = Command::new("e2fsck")
+    let recovery = diskfs_fixtures::command("e2fsck")
         .args(["-E", "journal_only", "-p"])
         .arg(&path)
         .output();
@@ -193,7 +186,7 @@ pub(super) fn e2fsck(device: &dyn BlockRead, what: &str) -> Arc<Memory> {
     assert!(matches!(code, Some(0 | 1)), "{what}: {recovery:?}");
     succeed(
         what,
-        Command::new("e2fsck")
+        diskfs_fixtures::command("e2fsck")
             .args(["-f", "-n"])
             .arg(&path)
             .output()

@@ -144,7 +144,7 @@ fn ifupdown_takes_its_interfaces() {
         if !path.exists() {
             continue;
         }
-        let mut command = Command::new("ifup");
+        let mut command = diskfs_fixtures::command("ifup");
         command.args(["--no-act", "--force", "-a", "-i"]).arg(&path);
         run(&case, &mut command, Stdio::null());
         let mut command = Command::new("ifquery");

@@ -1,0 +1,69 @@
+//! The public API of the library's crates, as a listing that is kept: what changes it is seen in a review, and belongs
+//! in the changelog.
+//!
+//! Documents the workspace, too, with warnings as errors.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use diskfs_fixtures::kept;
+use public_api::Builder;
+
+/// What a program that uses the library can name: the facade, and what it re-exports whole.
+const CRATES: &[&str] = &[
+    "archive", "block", "deploy", "disk", "export", "image", "inspect", "logs", "luks", "vfs",
+    "vm", "volume",
+];
+
+#[test]
+fn the_public_api_is_as_listed() {
+    let documented = document();
+    kept(
+        "tests/public_api/diskfs.txt",
+        &listing(&documented, "diskfs"),
+    );
+    for name in CRATES {
+        let made = listing(&documented, &format!("diskfs_{name}"));
+        kept(&format!("tests/public_api/{name}.txt"), &made);
+    }
+}
+
+/// Has rustdoc write the documentation of the workspace as JSON, and returns where.
+fn document() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let documented = Command::new(cargo)
+        .args(["doc", "--workspace", "--no-deps", "--quiet"])
+        .env("RUSTDOC", root.join("tests/public_api/rustdoc"))
+        .env(
+            "RUSTDOCFLAGS",
+            "-D warnings -Z unstable-options --output-format json",
+        )
+        .current_dir(root)
+        .status();
+    assert!(documented.expect("cargo runs").success(), "cargo doc");
+    let program = Path::new(env!("CARGO_BIN_EXE_diskfs"));
+    let target = program.ancestors().nth(2).expect("a target directory");
+    target.join("doc")
+}
+
+/// The public items of a crate, one a line, but for what only tests use.
+fn listing(documented: &Path, name: &str) -> String {
+    let json = documented.join(name).with_extension("json");
+    let api = Builder::from_rustdoc_json(json)
+        .omit_auto_derived_impls(true)
+        .omit_auto_trait_impls(true)
+        .omit_blanket_impls(true)
+        .build()
+        .unwrap_or_else(|e| panic!("{name}: {e}"));
+    let testing = format!("{name}::testing");
+    let mut listing = String::new();
+    for item in api.items() {
+        let line = item.to_string();
+        if !line.contains(&testing) {
+            writeln!(listing, "{line}").expect("a string takes all");
+        }
+    }
+    listing
+}
