@@ -1,5 +1,6 @@
 //! How mounts begin and end: in the background, in the foreground, busy, killed, as a user.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -205,7 +206,8 @@ fn an_ordinary_user_mounts_and_unmounts() {
     }
     // The program may lie where only root gets to.
     let program = image.directory().join("diskfs");
-    fs::copy(DISKFS, &program).unwrap();
+    // By another process: a child of another thread would hold a file that this one writes, which can't be run then.
+    run("cp", &[OsStr::new(DISKFS), program.as_os_str()]);
     fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
     let script = r#"
         set -e
