@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::ops::ControlFlow;
 
 use clap::Args;
 
@@ -47,10 +46,7 @@ pub(super) fn run(args: &Commit, session: &mut Session) -> Result<()> {
         Overlay::Emptied
     };
     let mut progress = Progress::new(session.progress(), None);
-    let told = &mut |bytes, total| {
-        progress.advance_of(bytes, total);
-        ControlFlow::Continue(())
-    };
+    let told = &mut |bytes, total| progress.advance_of(bytes, total);
     let done = commit(&path, wanted, &options, told);
     progress.finish();
     let done = done?;

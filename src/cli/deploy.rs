@@ -9,7 +9,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
 use std::num::NonZero;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -156,7 +155,7 @@ struct Prepared {
     new_overlay: Option<PathBuf>,
 }
 
-/// What a plan comes to for a guest.
+/// The changes that a plan makes to one guest.
 struct Work {
     changes: Vec<Change>,
     volumes: VolumeChanges,
@@ -384,10 +383,7 @@ impl Deploy {
         };
         let target = self.source.volume.writable_filesystem(disk, options)?;
         // A new overlay is removed with all that is in it.
-        let told = &mut |bytes, total| {
-            progress.advance_of(bytes, total);
-            ControlFlow::Continue(())
-        };
+        let told = &mut |bytes, total| progress.advance_of(bytes, total);
         deploy::apply(changes, volumes, &target, told).map_err(|error| match new_overlay {
             Some(_) => error,
             None => with_remains(error, &target),

@@ -56,7 +56,7 @@ pub(super) struct Df {
 /// An image to look into.
 struct Candidate {
     image: OsString,
-    /// What is merely in a directory may be no image.
+    /// False for a file that was found in a directory, which may be no image.
     is_named: bool,
 }
 

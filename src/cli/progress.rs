@@ -4,6 +4,7 @@ mod counted;
 mod rate;
 
 use std::io::{self, IsTerminal, Write};
+use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -84,10 +85,11 @@ impl Progress {
         self.update();
     }
 
-    /// So many more bytes are done, of a total that is known only now.
-    pub(crate) fn advance_of(&mut self, bytes: u64, total_bytes: u64) {
+    /// Adds bytes that are done, of a total that is known only now: the callback of work that goes on in any case.
+    pub(crate) fn advance_of(&mut self, bytes: u64, total_bytes: u64) -> ControlFlow<()> {
         self.total = TotalBytes::Known(total_bytes);
         self.advance(bytes);
+        ControlFlow::Continue(())
     }
 
     fn update(&mut self) {

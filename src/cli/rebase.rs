@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::ops::ControlFlow;
 
 use clap::Args;
 
@@ -58,10 +57,7 @@ pub(super) fn run(args: &Rebase, session: &mut Session) -> Result<()> {
         Contents::Kept
     };
     let mut progress = Progress::new(session.progress(), None);
-    let told = &mut |bytes, total| {
-        progress.advance_of(bytes, total);
-        ControlFlow::Continue(())
-    };
+    let told = &mut |bytes, total| progress.advance_of(bytes, total);
     let written = rebase(&path, base.as_ref(), contents, &options, told);
     progress.finish();
     let written = written?;

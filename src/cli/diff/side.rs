@@ -11,7 +11,7 @@ use crate::cli::show::name::join;
 #[derive(Debug)]
 pub(super) struct Side {
     disk: Disk,
-    /// Where the comparison begins.
+    /// The file at which the comparison begins.
     pub(super) start: Node,
     /// Where the root's filesystem begins on the disk, where it is in one piece.
     start_bytes: Option<u64>,

@@ -18,7 +18,7 @@ const UNPACKED_MAX_BYTES: u64 = 16 << 30;
 /// allowed to be.
 pub(super) struct Piece<'a> {
     pub(super) text: &'a mut [u8],
-    /// Whether there is a zero byte in it, or in what was read behind it.
+    /// True if it contains a zero byte, or what was read behind it does.
     pub(super) sees_zero: bool,
 }
 
