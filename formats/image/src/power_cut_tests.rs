@@ -7,6 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use diskfs_block::{Fate, Faulty, File, Memory};
+use diskfs_fixtures::require;
 
 use crate::base::Identity;
 use crate::commit::copy;
@@ -143,7 +144,7 @@ impl Chain {
     }
 
     fn check_with_qemu(&self, name: &str, context: &str) {
-        if !have_qemu() {
+        if require("qemu-img").is_none() {
             return;
         }
         let code = qemu_img(self.dir.path(), &["check", "-U", "-q", name]);
@@ -167,19 +168,6 @@ impl Chain {
         set_base(device.as_ref(), base, identity).unwrap();
         self.cut("top", &before, &device, &format!("{base:?}"));
     }
-}
-
-#[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
-fn have_qemu() -> bool {
-    let there = Command::new("qemu-img").arg("--version").output().is_ok();
-    assert!(
-        there || std::env::var_os("CI").is_none_or(|ci| ci != "true"),
-        "qemu-img is missing"
-    );
-    if !there {
-        println!("SKIP: power cuts as qemu-img sees them: it is missing");
-    }
-    there
 }
 
 /// Without locks: another test's child may hold those of an image that was closed.

@@ -4,7 +4,8 @@ mod common;
 
 use std::ops::ControlFlow;
 
-use common::{e2fsck, have, mke2fs_empty, open, open_for_writing, run};
+use common::{e2fsck, mke2fs_empty, open, open_for_writing, run};
+use diskfs_fixtures::have;
 use diskfs_vfs::{
     ErrorKind, FsRead, FsWrite, NewAttributes, NewKind, Remains, SetMetadata, read_file,
     replace_contents,

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use common::{have, run};
+use common::run;
 use diskfs_block::File;
 use diskfs_ext4::{WritableExt4, WriteOptions};
+use diskfs_fixtures::have;
 use diskfs_vfs::{
     ErrorKind, Fallocate, FileFlags, FsRead, FsWrite, InodeNumber, NewAttributes, NewKind,
     RenameMode, SetMetadata,

@@ -11,9 +11,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{have, mke2fs, open};
+use common::{mke2fs, open};
 use diskfs_block::File;
 use diskfs_ext4::{WritableExt4, WriteOptions};
+use diskfs_fixtures::have;
 use diskfs_vfs::{
     ErrorKind, Fallocate, FsRead, FsWrite, InodeNumber, SetMetadata, SetTime, SyncFile, Timestamp,
 };

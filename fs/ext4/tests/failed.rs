@@ -7,9 +7,10 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{e2fsck, have, mke2fs_empty, run};
+use common::{e2fsck, mke2fs_empty, run};
 use diskfs_block::{BlockWrite, Event, Fault, Faulty, Memory};
 use diskfs_ext4::{Ext4, Options, Together, WritableExt4, WriteOptions};
+use diskfs_fixtures::have;
 use diskfs_vfs::{
     ErrorKind, FsRead, FsWrite, NewAttributes, NewKind, Remains, Result, read_file,
     replace_contents,

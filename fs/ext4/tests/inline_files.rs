@@ -6,7 +6,8 @@ mod common;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use common::{Mounted, Random, e2fsck, have, mke2fs_empty, open, open_for_writing};
+use common::{Mounted, Random, e2fsck, mke2fs_empty, open, open_for_writing};
+use diskfs_fixtures::have;
 use diskfs_vfs::{
     ErrorKind, Fallocate, FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, SetXattr,
 };

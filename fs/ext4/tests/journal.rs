@@ -8,9 +8,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::{debugfs, have, mke2fs, open, run};
+use common::{debugfs, mke2fs, open, run};
 use diskfs_block::File;
 use diskfs_ext4::{Ext4, Options};
+use diskfs_fixtures::have;
 use diskfs_vfs::{ErrorKind, FileExtentKind, FsRead, Result};
 
 const MAGIC: [u8; 4] = [0xc0, 0x3b, 0x39, 0x98];

@@ -10,8 +10,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{debugfs, have, make_holes, make_tree, mke2fs, open, run};
+use common::{debugfs, make_holes, make_tree, mke2fs, open, run};
 use diskfs_ext4::{Ext4, Options};
+use diskfs_fixtures::have;
 use diskfs_vfs::{DirEntry, ErrorKind, FileExtentKind, FileType, FsRead, InodeNumber};
 
 /// What each one has that the others lack.

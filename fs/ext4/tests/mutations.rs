@@ -7,9 +7,10 @@ use std::fs;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use common::{debugfs, have, make_holes, make_tree, mke2fs};
+use common::{debugfs, make_holes, make_tree, mke2fs};
 use diskfs_block::Memory;
 use diskfs_ext4::{Ext4, Options};
+use diskfs_fixtures::have;
 use diskfs_vfs::{FsRead, InodeNumber, Metadata};
 use proptest::prelude::*;
 

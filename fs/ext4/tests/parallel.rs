@@ -8,9 +8,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use common::{have, run};
+use common::run;
 use diskfs_block::{BlockRead, BlockWrite, File, Memory};
 use diskfs_ext4::{WritableExt4, WriteOptions};
+use diskfs_fixtures::have;
 use diskfs_vfs::{FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, SyncFile};
 
 /// A device whose flush waits until it may go on.

@@ -6,9 +6,10 @@ mod common;
 use std::fs;
 use std::sync::Arc;
 
-use common::{have, mke2fs_empty};
+use common::mke2fs_empty;
 use diskfs_block::{Event, Fate, Faulty, Memory, Overlay, WriteLog};
 use diskfs_ext4::{Ext4, Options, WritableExt4, WriteOptions};
+use diskfs_fixtures::have;
 use diskfs_vfs::{
     FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, RenameMode, SyncFile, shorten,
 };

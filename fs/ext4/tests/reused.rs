@@ -7,9 +7,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{e2fsck, have, mke2fs_empty};
+use common::{e2fsck, mke2fs_empty};
 use diskfs_block::{BlockRead, Event, Fate, Faulty, Memory, Overlay};
 use diskfs_ext4::{Ext4, Options, WritableExt4, WriteOptions};
+use diskfs_fixtures::have;
 use diskfs_vfs::{FsRead, FsWrite, InodeNumber, NewAttributes, NewKind};
 
 const DIRS: u32 = 30;

@@ -6,7 +6,8 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{Mounted, e2fsck, have, mke2fs_empty, open, open_for_writing};
+use common::{Mounted, e2fsck, mke2fs_empty, open, open_for_writing};
+use diskfs_fixtures::have;
 use diskfs_vfs::{FileExtentKind, FsRead, FsWrite, InodeNumber, NewAttributes, NewKind};
 
 /// What writing any of them may take.

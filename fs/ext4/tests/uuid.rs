@@ -2,9 +2,10 @@
 
 mod common;
 
-use common::{e2fsck, have, mke2fs_empty, open, open_for_writing, run};
+use common::{e2fsck, mke2fs_empty, open, open_for_writing, run};
 use diskfs_block::File;
 use diskfs_ext4::{UuidChange, uuid_change};
+use diskfs_fixtures::have;
 use diskfs_vfs::{ErrorKind, FsRead, FsWrite, NewAttributes, NewKind, Remains};
 
 const NEW: [u8; 16] = [0xa5; 16];

@@ -7,9 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{have, open, run};
+use common::{open, run};
 use diskfs_block::File;
 use diskfs_ext4::{WritableExt4, WriteOptions};
+use diskfs_fixtures::have;
 use diskfs_vfs::{
     Device, ErrorKind, FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, RenameMode,
     SetMetadata, SetTime, SetXattr, Timestamp,

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
 
-use common::{Mounted, Random, e2fsck, have, mke2fs_empty, open, open_for_writing, run};
+use common::{Mounted, Random, e2fsck, mke2fs_empty, open, open_for_writing, run};
+use diskfs_fixtures::have;
 use diskfs_vfs::{
     ErrorKind, Fallocate, FsRead, FsWrite, InodeNumber, NewAttributes, NewKind, SetXattr,
 };

@@ -6,7 +6,7 @@ use crate::tools::{have_qemu, run};
 
 #[test]
 fn snapshots_and_bitmaps_are_listed() {
-    if !have_qemu("snapshots_and_bitmaps_are_listed") {
+    if !have_qemu() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -94,7 +94,7 @@ fn snapshots_and_bitmaps_are_listed() {
 /// A snapshot keeps the size that the disk had.
 #[test]
 fn snapshots_have_their_own_size() {
-    if !have_qemu("snapshots_have_their_own_size") {
+    if !have_qemu() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

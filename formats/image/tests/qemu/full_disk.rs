@@ -36,7 +36,7 @@ impl Drop for SmallDisk {
 #[test]
 #[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
 fn a_full_disk() {
-    if !have_qemu("a_full_disk") {
+    if !have_qemu() {
         return;
     }
     let Some(disk) = SmallDisk::mount() else {
@@ -111,7 +111,7 @@ fn a_full_disk() {
 /// succeeds.
 #[test]
 fn a_disk_that_fails_once() {
-    if !have_qemu("a_disk_that_fails_once") {
+    if !have_qemu() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -32,7 +32,7 @@ fn check(case: Case) {
 /// Every value of every feature at least once, whatever the random rounds pick.
 #[test]
 fn each_feature() {
-    if !have_qemu("each_feature") {
+    if !have_qemu() {
         return;
     }
     Case::of_each_feature().into_iter().for_each(check);
@@ -40,7 +40,7 @@ fn each_feature() {
 
 #[test]
 fn random_combinations() {
-    if !have_qemu("random_combinations") {
+    if !have_qemu() {
         return;
     }
     let rounds = number("DISKFS_QEMU_ROUNDS", 8);
@@ -54,7 +54,7 @@ fn random_combinations() {
 /// with the file.
 #[test]
 fn converted_images() {
-    if !have_qemu("converted_images") {
+    if !have_qemu() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -93,7 +93,7 @@ fn converted_images() {
 /// A chain of several images, each with some data of its own.
 #[test]
 fn deep_chain() {
-    if !have_qemu("deep_chain") {
+    if !have_qemu() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -122,7 +122,7 @@ fn deep_chain() {
 
 #[test]
 fn raw_images() {
-    if !have_qemu("raw_images") {
+    if !have_qemu() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -197,7 +197,7 @@ fn zeroes_stay_flags(options: &str, other_size: u64) {
 
 #[test]
 fn a_rebase_keeps_zeroes_as_flags() {
-    if !have_qemu("a_rebase_keeps_zeroes_as_flags") {
+    if !have_qemu() {
         return;
     }
     for options in [
@@ -213,7 +213,7 @@ fn a_rebase_keeps_zeroes_as_flags() {
 
 #[test]
 fn overlays_are_rebased_and_committed() {
-    if !have_qemu("overlays_are_rebased_and_committed") {
+    if !have_qemu() {
         return;
     }
     let seed = number("DISKFS_QEMU_SEED", 7000);
@@ -225,7 +225,7 @@ fn overlays_are_rebased_and_committed() {
 
 #[test]
 fn what_cant_be_committed_or_rebased_is_left_alone() {
-    if !have_qemu("what_cant_be_committed_or_rebased_is_left_alone") {
+    if !have_qemu() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

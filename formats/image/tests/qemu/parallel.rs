@@ -119,7 +119,7 @@ fn write_at_once(dir: &Path, case: &Case) {
 
 #[test]
 fn threads_write_at_once() {
-    if !have_qemu("threads_write_at_once") {
+    if !have_qemu() {
         return;
     }
     let plain = Case::plain();

@@ -74,7 +74,7 @@ fn check(case: Case, steps: u64) {
 /// Every value of every feature at least once, whatever the random rounds pick.
 #[test]
 fn each_feature() {
-    if !have_qemu("each_feature") {
+    if !have_qemu() {
         return;
     }
     for case in Case::of_each_feature() {
@@ -84,7 +84,7 @@ fn each_feature() {
 
 #[test]
 fn random_combinations() {
-    if !have_qemu("random_combinations") {
+    if !have_qemu() {
         return;
     }
     let rounds = number("DISKFS_QEMU_ROUNDS", 5);

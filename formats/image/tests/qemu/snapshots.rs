@@ -166,7 +166,7 @@ pub(crate) fn one_image(seed: u64, options_text: &str) {
 
 #[test]
 fn snapshots_in_turns_with_qemu() {
-    if !have_qemu("snapshots_in_turns_with_qemu") {
+    if !have_qemu() {
         return;
     }
     let seed = number("DISKFS_QEMU_SEED", 4000);

@@ -4,24 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use diskfs_fixtures::until_measured;
+use diskfs_fixtures::{have, until_measured};
 
 use crate::encryption::with_keys;
 
-/// Whether the programs are there. A test that needs them ends when they are not, but not in CI.
-#[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
-pub(crate) fn have_qemu(test: &str) -> bool {
-    for program in ["qemu-img", "qemu-io", "qemu-storage-daemon"] {
-        if Command::new(program).arg("--version").output().is_err() {
-            assert!(
-                std::env::var_os("CI").is_none_or(|ci| ci != "true"),
-                "{test}: {program} is missing"
-            );
-            println!("SKIP: {test}: {program} is missing");
-            return false;
-        }
-    }
-    true
+/// Whether QEMU's programs are there. A test that needs them ends when they are not, but not in CI.
+pub(crate) fn have_qemu() -> bool {
+    have(&["qemu-img", "qemu-io", "qemu-storage-daemon"])
 }
 
 /// Starts a program, one at a time.

@@ -4,7 +4,6 @@
 #![allow(dead_code, reason = "each test uses its part")]
 #![allow(clippy::print_stderr, reason = "a test that skips says why")]
 
-use diskfs_fixtures::require;
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -13,12 +12,6 @@ use std::sync::Arc;
 
 use diskfs_block::{BlockRead, File};
 use diskfs_ext4::{Ext4, Options, WritableExt4, WriteOptions};
-
-/// Whether all of these programs are there. If not the test says so and must return; in CI that
-/// is a failure.
-pub(crate) fn have(programs: &[&str]) -> bool {
-    programs.iter().all(|program| require(program).is_some())
-}
 
 /// Runs a program, which must succeed.
 pub(crate) fn run(program: &str, args: &[&str]) -> String {

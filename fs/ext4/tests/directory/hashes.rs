@@ -1,8 +1,9 @@
 //! Names whose hashes are the same, and names without regard to case.
 
+use diskfs_fixtures::have;
 use diskfs_vfs::{FsRead, FsWrite, NewAttributes, NewKind};
 
-use crate::common::{debugfs, e2fsck, have, mke2fs_empty, open, open_for_writing, run};
+use crate::common::{debugfs, e2fsck, mke2fs_empty, open, open_for_writing, run};
 use crate::model::{Model, Random};
 
 /// Behind 232 times `x` these make names whose legacy hash is the same, whatever the seed: three of

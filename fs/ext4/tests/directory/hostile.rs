@@ -2,9 +2,10 @@
 
 use std::os::unix::fs::FileExt;
 
+use diskfs_fixtures::have;
 use diskfs_vfs::{ErrorKind, FsRead, FsWrite};
 
-use crate::common::{have, mke2fs_empty, open_for_writing};
+use crate::common::{mke2fs_empty, open_for_writing};
 use crate::model::{Model, Random};
 
 const MATRIX: [&str; 4] = [

@@ -1,8 +1,9 @@
 //! Directories that can't be larger.
 
+use diskfs_fixtures::have;
 use diskfs_vfs::{ErrorKind, FsRead, FsWrite, InodeNumber, NewAttributes, NewKind};
 
-use crate::common::{debugfs, e2fsck, have, mke2fs_empty, open, open_for_writing};
+use crate::common::{debugfs, e2fsck, mke2fs_empty, open, open_for_writing};
 use crate::model::Model;
 
 #[test]

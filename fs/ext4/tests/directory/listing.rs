@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use diskfs_fixtures::have;
 use diskfs_vfs::{FsRead, FsWrite, InodeNumber};
 
-use crate::common::{have, mke2fs_empty, open_for_writing};
+use crate::common::{mke2fs_empty, open_for_writing};
 use crate::model::Model;
 
 const MATRIX: [&str; 5] = [

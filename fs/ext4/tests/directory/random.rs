@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use diskfs_fixtures::have;
 use diskfs_vfs::FsWrite;
 
-use crate::common::{e2fsck, have, mke2fs_empty, open, open_for_writing};
+use crate::common::{e2fsck, mke2fs_empty, open, open_for_writing};
 use crate::model::Model;
 
 const MATRIX: [(&str, &str, &str); 10] = [

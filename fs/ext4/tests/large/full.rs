@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use diskfs_block::{BlockRead, Fate, Faulty, Memory, Overlay};
 use diskfs_ext4::{Ext4, Options, RootReserve, WritableExt4, WriteOptions};
+use diskfs_fixtures::have;
 use diskfs_vfs::{ErrorKind, FsRead, FsWrite, NewKind, SetXattr};
 
-use crate::common::{Mounted, Random, e2fsck, have, mke2fs_empty, open, open_for_writing};
+use crate::common::{Mounted, Random, e2fsck, mke2fs_empty, open, open_for_writing};
 use crate::{create, number, pattern, read, usize_of};
 
 /// What was written, and must be there.

@@ -4,9 +4,10 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use diskfs_fixtures::have;
 use diskfs_vfs::{Fallocate, FileExtentKind, FsRead, FsWrite, InodeNumber, NewKind};
 
-use crate::common::{Mounted, debugfs, e2fsck, have, mke2fs_empty, open, open_for_writing};
+use crate::common::{Mounted, debugfs, e2fsck, mke2fs_empty, open, open_for_writing};
 use crate::{create, number, usize_of};
 
 const BLOCK: u64 = 4096;

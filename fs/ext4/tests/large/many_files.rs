@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use diskfs_fixtures::have;
 use diskfs_vfs::{FsRead, FsWrite, InodeNumber, NewKind};
 
-use crate::common::{Mounted, e2fsck, have, mke2fs_empty, open, open_for_writing};
+use crate::common::{Mounted, e2fsck, mke2fs_empty, open, open_for_writing};
 use crate::{create, number};
 
 fn name(n: u64) -> String {

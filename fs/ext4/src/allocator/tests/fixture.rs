@@ -2,7 +2,7 @@
 
 #![allow(clippy::print_stderr, reason = "a test that skips says why")]
 
-use diskfs_fixtures::require;
+use diskfs_fixtures::have;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,9 +18,7 @@ use crate::writer::Core;
 
 /// Whether e2fsprogs are there; if not the test says so and must return.
 pub(super) fn available() -> bool {
-    ["mke2fs", "e2fsck", "dumpe2fs", "debugfs"]
-        .iter()
-        .all(|program| require(program).is_some())
+    have(&["mke2fs", "e2fsck", "dumpe2fs", "debugfs"])
 }
 
 /// Numbers that are the same in each run.

@@ -2,7 +2,7 @@
 
 #![allow(clippy::print_stderr, reason = "a test that skips says why")]
 
-use diskfs_fixtures::require;
+use diskfs_fixtures::have;
 use std::fs;
 use std::path::Path;
 use std::process::Output;
@@ -21,9 +21,7 @@ use crate::writable::WritableExt4;
 
 /// Whether e2fsprogs are there; if not the test says so and must return.
 pub(super) fn available() -> bool {
-    ["mke2fs", "e2fsck", "debugfs"]
-        .iter()
-        .all(|program| require(program).is_some())
+    have(&["mke2fs", "e2fsck", "debugfs"])
 }
 
 pub(super) struct Image {
