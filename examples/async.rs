@@ -58,7 +58,7 @@ fn hash_all(image: &OsString, token: CancellationToken) -> diskfs::Result<u64> {
     Ok(files)
 }
 
-/// What is written goes into a hash.
+/// A writer that hashes what it gets.
 #[derive(Default)]
 struct Hash(DefaultHasher);
 

@@ -104,7 +104,7 @@ impl Filesystem {
     /// Returns the paths that a pattern matches as in a shell, sorted.
     ///
     /// # Errors
-    /// What keeps a directory from being read.
+    /// `Io`, `Corrupt` for a directory that can't be read.
     pub fn glob(&self, pattern: impl AsRef<[u8]>) -> Result<Vec<Vec<u8>>> {
         glob::expand(&*self.fs, pattern.as_ref()).map_err(|e| self.in_image(e))
     }

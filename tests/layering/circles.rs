@@ -41,7 +41,7 @@ const ALLOWED: &[Allowed] = &[
 /// The modules whose submodules are checked, too, besides the top-level modules of each crate.
 const NESTED: &[(&str, &str)] = &[("diskfs-disk", "stack"), ("diskfs-ext4", "writer")];
 
-/// Which module uses which of its siblings, and by which paths.
+/// For each module, the siblings that it uses, and by which paths.
 type Graph = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
 /// Returns how the direct submodules of `parent` use each other.

@@ -10,7 +10,7 @@ use std::process::Command;
 use diskfs_fixtures::kept;
 use public_api::Builder;
 
-/// What a program that uses the library can name: the facade, and what it re-exports whole.
+/// The crates that the facade re-exports whole.
 const CRATES: &[&str] = &[
     "archive", "block", "deploy", "disk", "export", "image", "inspect", "logs", "luks", "vfs",
     "vm", "volume",

@@ -10,7 +10,7 @@ use super::options::VmOptions;
 use super::run_dir::RunDir;
 use diskfs_disk::Result;
 
-/// What starts machines of one [`Kind`](super::Kind).
+/// A starter of machines of one [`Kind`](super::Kind).
 pub(super) trait Backend: Debug + Send + Sync {
     /// What is to be run, or why it can't be: a program or a file that is missing, a device that does
     /// not work. Takes milliseconds, and starts nothing. Where there are several ways, the fastest comes first,

@@ -1,4 +1,4 @@
-//! What a microVM boots: kernels, with the agent in them, where the [appliance](super::appliance) has them.
+//! The files that a microVM boots: kernels, with the agent in them, where the [appliance](super::appliance) has them.
 
 mod agent;
 pub(super) mod bz_image;
@@ -22,7 +22,7 @@ use diskfs_disk::{Error, ErrorKind, Result};
 /// Names the appliance's directory, before those that are looked into anyhow.
 pub const VARIABLE: &str = "DISKFS_APPLIANCE";
 
-/// Where packages put it.
+/// The directory in which packages put the appliance.
 const SYSTEM_DIR: &str = "/usr/lib/diskfs";
 
 /// The file with the programs for filesystems.
@@ -31,7 +31,7 @@ pub(super) const TOOLS: &str = "tools";
 /// Stands between what is missing and the places where it was looked for.
 pub(super) const LOOKED_IN: &str = " in ";
 
-/// Where the appliance is looked for.
+/// The directories in which the appliance is looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Appliance {
     places: Vec<PathBuf>,
@@ -72,7 +72,7 @@ impl Appliance {
         })
     }
 
-    /// What QEMU boots: both files from one place, for they belong together.
+    /// Finds the files that QEMU boots: both in one directory, because they belong together.
     ///
     /// # Errors
     /// `Unsupported` when there is none, with where it was looked for.
@@ -113,7 +113,7 @@ impl Appliance {
     }
 }
 
-/// What QEMU boots.
+/// The files that QEMU boots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QemuFiles {
     /// The kernel, as ELF.

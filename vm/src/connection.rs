@@ -9,9 +9,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::process::Process;
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// How long after the stream ended a process is waited for, to say how it did.
+/// The longest wait for the end of the process after the end of the stream, to say how it ended.
 pub(super) const ENDING: Duration = Duration::from_secs(1);
-/// How often it is looked whether a machine that has not called yet is still alive.
+/// The interval of checks that a machine which has not called yet is still alive.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Waits for the machine to connect; not longer than it lives, nor than the deadline.

@@ -1,8 +1,8 @@
-//! Which kinds of filesystems the appliance's kernel mounts, and how.
+//! The kinds of filesystems that the appliance's kernel mounts, and their options.
 
 use diskfs_disk::{Error, ErrorKind, Result};
 
-/// What a filesystem is opened for.
+/// The kind of access to a filesystem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     ReadOnly,

@@ -52,7 +52,7 @@ impl Node {
         &self.path
     }
 
-    /// Returns what lstat(2) tells.
+    /// Returns the metadata, as lstat(2) does.
     ///
     /// # Errors
     /// `Io`, `Corrupt`.
@@ -151,7 +151,7 @@ impl Node {
     /// may be that of [`CancellationToken::flow`](crate::CancellationToken::flow).
     ///
     /// # Errors
-    /// What ends the copy: `NotFound`, `Denied`, `NoSpace` on the host; `Cancelled` when `progress` answers
+    /// Those that end the copy: `NotFound`, `Denied`, `NoSpace` on the host; `Cancelled` when `progress` answers
     /// [`ControlFlow::Break`].
     pub fn copy_to(
         &self,

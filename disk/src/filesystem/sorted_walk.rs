@@ -16,11 +16,11 @@ use crate::Result;
 pub struct SortedEntry {
     /// The path from the start, without a leading slash; empty for the start itself.
     pub path: Vec<u8>,
-    /// What lstat(2) tells.
+    /// The metadata, as of lstat(2).
     pub metadata: Metadata,
     /// The number of directories above it: 0 for the start.
     pub depth: usize,
-    /// Whether it is the last entry of its directory.
+    /// True for the last entry of its directory.
     pub last: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Which processors the guest's programs are for.
+//! The processor that the guest's programs are for.
 
 use std::io::{self, Read};
 

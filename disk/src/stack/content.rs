@@ -1,4 +1,4 @@
-//! What a volume holds: kind, label and UUID.
+//! The content of a volume: kind, label and UUID.
 
 use std::fmt;
 

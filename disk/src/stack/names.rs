@@ -1,4 +1,4 @@
-//! What a volume is called.
+//! The names of a volume.
 
 use crate::Result;
 
@@ -15,7 +15,7 @@ pub(super) enum Key {
 }
 
 impl Volume {
-    /// Whether it is called that: its name, its UUID, `LABEL=...`, as for
+    /// Returns true if the volume has this name: its own, its UUID, `LABEL=...`, as for
     /// [`Disk::volume`](crate::Disk::volume).
     ///
     /// # Errors
@@ -25,9 +25,8 @@ impl Volume {
         Ok(is_named(self, name) || is_called(self, key, value)?)
     }
 
-    /// Whether a path is where the guest's kernel shows a logical volume, `/dev/vg0/root` or
-    /// `/dev/mapper/vg0-root` (in which dashes of the names themselves are doubled), or an array, `/dev/md0`
-    /// or `/dev/md/data`.
+    /// Returns true if a path is the node of the volume in the guest's `/dev`: `/dev/vg0/root` or `/dev/mapper/vg0-root` (in
+    /// which dashes of the names themselves are doubled) for a logical volume, `/dev/md0` or `/dev/md/data` for an array.
     pub(crate) fn is_node(&self, path: &str) -> bool {
         if let Some(array) = self.array() {
             let name = &array.metadata().name;

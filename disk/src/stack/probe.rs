@@ -9,7 +9,7 @@ use super::content::Content;
 use super::{lost_ext, lost_luks, magic};
 
 impl Content {
-    /// What `device` holds, or `None` for nothing that is known here.
+    /// Returns the content of a device, or `None` if it has no known magic number.
     ///
     /// # Errors
     /// As reading the device.

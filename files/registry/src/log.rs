@@ -22,7 +22,7 @@ const SECTOR_BYTES: u64 = 512;
 /// sector takes some dozens of bytes of memory.
 const MAX_LOG_BYTES: u64 = 512 << 20;
 
-/// What a hive's transaction logs were good for.
+/// The result of looking for a hive's transaction logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Recovery {
@@ -30,7 +30,7 @@ pub enum Recovery {
     Clean,
     /// It is read with so many changes of its logs. A log of before Windows 8.1 is one.
     Applied {
-        /// How many.
+        /// The number of changes.
         entries: u32,
     },
     /// It had not been written to its end, and no log fits: a part of a change may be missing.

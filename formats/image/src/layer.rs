@@ -1,4 +1,4 @@
-//! What the images of a chain are to each other.
+//! An image of a chain, as the image above it sees it.
 
 use diskfs_block::{BlockRead, Error, ErrorKind, ExtentKind, Result};
 
@@ -8,7 +8,7 @@ pub(crate) trait Layer: BlockRead {
     fn status_at(&self, offset: u64, max_len: u64) -> Result<Status>;
 }
 
-/// How a run of the guest's disk is stored, as `qemu-img map` tells it.
+/// The storage of a run of the guest's disk, in the terms of `qemu-img map`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -16,7 +16,7 @@ pub(crate) trait Layer: BlockRead {
 )]
 pub(crate) struct Status {
     pub(crate) len_bytes: u64,
-    /// How far down the chain the answer was found.
+    /// The number of images above the one that answered.
     pub(crate) depth: u32,
     /// Allocated somewhere in the chain.
     pub(crate) present: bool,
@@ -38,7 +38,7 @@ impl Status {
     }
 }
 
-/// What a write to something that is open for reading only gets.
+/// Returns the error for a write to something that is open for reading only.
 pub(crate) fn read_only() -> Error {
     Error::new(ErrorKind::ReadOnly, "the image is open for reading only")
 }

@@ -16,7 +16,7 @@ pub(crate) struct Source {
     pub(crate) id: Option<FileId>,
     /// The file's user.
     pub(crate) owner: Option<u32>,
-    /// What the file is like, while it is locked.
+    /// The file's identity, while it is locked.
     pub(crate) identity: Option<Identity>,
     pub(crate) device: Arc<dyn BlockRead>,
     /// The same, if it may be written to.

@@ -188,7 +188,7 @@ impl Partition {
     }
 }
 
-/// Whether the type is that of a container of logical partitions: DOS, Windows 95 (LBA), Linux.
+/// Returns true if the type is that of a container of logical partitions: DOS, Windows 95 (LBA), Linux.
 pub(crate) const fn is_extended(type_byte: u8) -> bool {
     matches!(type_byte, 0x05 | 0x0f | 0x85)
 }

@@ -1,9 +1,9 @@
-//! What partitions are for.
+//! The names of partition types.
 
 use crate::{Partition, PartitionKind, apm, bsd, gpt, mbr, sgi, sun};
 
 impl Partition {
-    /// What it is for, in the words of the tools: `EFI System`, `Linux`. `unknown` for a type that
+    /// Returns the name of the partition's type, as tools print it: `EFI System`, `Linux`. `unknown` for a type that
     /// is in no list.
     pub fn type_name(&self) -> &'static str {
         match &self.kind {

@@ -48,7 +48,7 @@ impl Volume {
         }
     }
 
-    /// Where the inode table of a group begins. Nothing moves it.
+    /// Returns the first block of a group's inode table. Nothing moves it.
     pub(crate) fn inode_table(&self, group: u32) -> Result<FsBlock> {
         let read = || Ok(GroupDescriptor::read(self, group)?.inode_table);
         self.inode_tables.get_or_insert_with(&group, read)

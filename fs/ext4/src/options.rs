@@ -1,23 +1,23 @@
-//! How a filesystem is opened for writing.
+//! The options for opening a filesystem for writing.
 
 use std::time::Duration;
 
-/// How a filesystem is opened for writing.
+/// The options for opening a filesystem for writing.
 #[derive(Debug, Clone)]
 pub struct WriteOptions {
-    /// How much memory the caches of metadata may take, in bytes, besides what a commit needs.
+    /// The memory limit of the metadata caches, in bytes, besides what a commit needs.
     pub cache_bytes: u64,
-    /// How long a change may wait until it is made durable without anybody asking. `None`: until
+    /// The longest time that a change waits until it is made durable without anybody asking. `None`: until
     /// somebody asks, the journal has no room for more, or the filesystem is closed; so all that
     /// fits into one transaction is there after a crash, or nothing of it.
     pub commit_interval: Option<Duration>,
-    /// Whether all changes until the filesystem is closed belong together.
+    /// The grouping of changes into transactions.
     pub together: Together,
-    /// Whether blocks are given out that the filesystem has reserved for root.
+    /// The use of the blocks that the filesystem has reserved for root.
     pub root_reserve: RootReserve,
 }
 
-/// Whether all changes until a filesystem is closed belong together.
+/// The grouping of changes into transactions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Together {
     /// Each operation stands for itself: what fails takes nothing else with it.
@@ -31,7 +31,7 @@ pub enum Together {
     InOneTransaction,
 }
 
-/// Whether blocks are given out that a filesystem has reserved for root (`s_r_blocks_count`). Who
+/// The use of the blocks that a filesystem has reserved for root (`s_r_blocks_count`). Who
 /// writes is not told to the filesystem, so it is one answer for all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RootReserve {

@@ -16,7 +16,7 @@ pub(crate) struct Run {
     pub(crate) fs_block: FsBlock,
     /// Never zero.
     pub(crate) len_blocks: u32,
-    /// Whether it holds data; else it is allocated, and reads as zeroes.
+    /// True for data; otherwise the run is allocated, and reads as zeroes.
     pub(crate) written: bool,
 }
 
@@ -26,7 +26,7 @@ impl Run {
         u64::from(self.file_block.0).saturating_add(u64::from(self.len_blocks))
     }
 
-    /// What of it is at `from` or behind it.
+    /// Returns the part at `from` or behind it.
     pub(crate) fn starting_at(self, from: FileBlock) -> Option<Self> {
         let skipped = from.0.saturating_sub(self.file_block.0);
         let len_blocks = self
@@ -41,7 +41,7 @@ impl Run {
         })
     }
 
-    /// What of it is before file block `end`.
+    /// Returns the part before file block `end`.
     pub(crate) fn ending_at(self, end: u64) -> Option<Self> {
         let left = end
             .checked_sub(u64::from(self.file_block.0))
@@ -86,7 +86,7 @@ impl Weighter<u32, Option<Arc<[Run]>>> for ByBytes {
 impl FileMaps {
     /// An empty one that keeps about `budget_bytes`.
     pub(crate) fn new(budget_bytes: u64) -> Self {
-        /// What an entry takes on the average: most files have one run.
+        /// The average size of an entry: most files have one run.
         const TYPICAL_BYTES: u64 = 128;
         let items = usize::try_from(budget_bytes.wrapping_div(TYPICAL_BYTES)).unwrap_or(usize::MAX);
         Self {
@@ -97,7 +97,7 @@ impl FileMaps {
     /// Returns the list of an inode; `make` makes one that is not here. `None` for an inode with too many runs.
     ///
     /// # Errors
-    /// What `make` gives.
+    /// Those of `make`.
     pub(crate) fn get_or_make(
         &self,
         inode: u32,

@@ -1,14 +1,14 @@
-//! Where the blocks of attributes and the inodes of values are that files can share.
+//! The places of attribute blocks and value inodes that files can share.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::block::FsBlock;
 
-/// How many blocks and values are remembered. What is forgotten is shared no more with new files.
+/// The most blocks and values that are remembered. What is forgotten is shared no more with new files.
 const REMEMBERED_MAX: usize = 4096;
 
-/// What can be shared: behind one lock, which whoever changes how many refer to something holds.
+/// The blocks and values that can be shared, behind one lock, which whoever changes how many refer to something holds.
 #[derive(Debug, Default)]
 pub(crate) struct SharedAttributes {
     found: Mutex<Found>,

@@ -1,4 +1,4 @@
-//! What is told of a file.
+//! The metadata of a file.
 
 use diskfs_vfs::{FileFlags, FileType, Metadata};
 

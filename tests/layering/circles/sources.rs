@@ -18,7 +18,7 @@ pub(super) struct Crate {
     modules: BTreeMap<ModulePath, Module>,
 }
 
-/// What one module names.
+/// The names in one module.
 #[derive(Default)]
 struct Module {
     /// The names that `use` gives, and the paths that they stand for.

@@ -8,10 +8,10 @@ use cpio::newc;
 use super::modules::Modules;
 use diskfs_disk::Result;
 
-/// What the machine's devices take, before anything can be mounted.
+/// The modules of the machine's devices, before anything can be mounted.
 const BOOT_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "virtio_console"];
 
-/// What a network takes, for programs that are to have one.
+/// The module of a network, for programs that are to have one.
 const NETWORK_MODULE: &str = "virtio_net";
 
 /// The filesystems, as mount(2) names them, and what the kernel would have loaded for each by asking for

@@ -44,7 +44,7 @@ impl SystemZone {
     /// The journal's blocks.
     ///
     /// # Errors
-    /// What `runs` gives.
+    /// Those of `runs`.
     pub(super) fn add_journal(&mut self, runs: impl Iterator<Item = Result<Run>>) -> Result<()> {
         for run in runs {
             let run = run?;

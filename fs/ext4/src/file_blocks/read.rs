@@ -93,7 +93,7 @@ fn announce(volume: &Volume, runs: &[Run], offset: u64, end: u64) {
     }
 }
 
-/// How many runs one announcement covers: each costs a system call below, and a reader that is still
+/// The number of runs that one announcement covers: each costs a system call below, and a reader that is still
 /// behind them after so many announces again.
 const ANNOUNCED_RUNS_MAX: usize = 64;
 

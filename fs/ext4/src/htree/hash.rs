@@ -15,7 +15,7 @@ pub(crate) enum Algorithm {
     Tea,
 }
 
-/// How directory hashes take the bytes of a name.
+/// The signedness of a name's bytes in directory hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HashSignedness {
     Signed,

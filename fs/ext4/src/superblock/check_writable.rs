@@ -1,11 +1,11 @@
-//! Whether a filesystem can be written.
+//! The checks before a filesystem is written.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::features::{Compatible, Incompatible};
 
 use super::Superblock;
 
-/// What to do about a filesystem that must be repaired first.
+/// The hint for a filesystem that must be repaired first.
 const REPAIR: &str = "let e2fsck repair the image, on a copy";
 
 /// Refuses what this driver does not write, or not before a repair. Nothing is written.

@@ -23,7 +23,7 @@ pub(crate) trait Abort: Debug {
     fn abort(&self, why: &Error);
 }
 
-/// What a handle needs of the filesystem that is being written.
+/// The parts of a writable filesystem that a handle uses.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Context<'c> {
     pub(crate) volume: &'c Volume,
