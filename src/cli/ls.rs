@@ -1,4 +1,4 @@
-//! `diskfs ls`.
+//! The command `diskfs ls`.
 
 use std::cmp::Ordering;
 use std::io::Write;
@@ -17,7 +17,7 @@ use super::show::owners::{Numeric, Owners};
 use super::show::table::{Align, lay_out_by};
 use super::show::{mode, size, time};
 
-/// List directories
+/// List the contents of directories
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 #[command(after_help = "Examples:
@@ -29,59 +29,59 @@ use super::show::{mode, size, time};
     reason = "each is one flag of the command line"
 )]
 pub(super) struct Ls {
-    /// Directories or files to list; an image alone is its root
+    /// The directories or files to list; an image alone stands for its root directory
     #[arg(required = true, value_name = "IMG[:/PATH]")]
     paths: Vec<Operand>,
 
-    /// Type, mode, links, owner, size and time of each (UTC)
+    /// Show type, mode, links, owner, size and modification time (UTC)
     #[arg(short)]
     long: bool,
 
-    /// Also names that begin with a dot, and the directory itself and its parent
+    /// Show all names, including those that begin with a dot, and `.` and `..`
     #[arg(short, long)]
     all: bool,
 
-    /// Also names that begin with a dot
+    /// Show all names except `.` and `..`
     #[arg(short = 'A', long)]
     almost_all: bool,
 
-    /// Everything below, directory by directory
+    /// List subdirectories recursively
     #[arg(short = 'R', long)]
     recursive: bool,
 
-    /// A directory itself, not what is in it
+    /// List directories themselves, not their contents
     #[arg(short, long)]
     directory: bool,
 
-    /// One name to a line (always so)
+    /// Show one name per line (the default)
     #[arg(short = '1')]
     one: bool,
 
-    /// Sizes as 1.5K, 20M
+    /// Print sizes in units such as 1.5K and 20M
     #[arg(short, long)]
     human_readable: bool,
 
-    /// Inode numbers
+    /// Show inode numbers
     #[arg(short, long)]
     inode: bool,
 
-    /// Numbers of users and groups instead of the guest's names
+    /// Show user and group IDs instead of the guest's names
     #[arg(short, long)]
     numeric_uid_gid: bool,
 
-    /// A sign behind each name that tells its type: / * @ | =
+    /// Append a character for the type of each file: / * @ | =
     #[arg(short = 'F', long)]
     classify: bool,
 
-    /// Largest first
+    /// Sort by size, largest first
     #[arg(short = 'S', overrides_with = "by_time")]
     by_size: bool,
 
-    /// Newest first
+    /// Sort by modification time, newest first
     #[arg(short = 't')]
     by_time: bool,
 
-    /// The other way round
+    /// Reverse the order
     #[arg(short, long)]
     reverse: bool,
 
@@ -93,7 +93,7 @@ pub(super) struct Ls {
     source: SourceArgs,
 }
 
-/// A name to list. Its metadata is there when something needs it.
+/// A file to list. Its metadata is read only if an option needs it.
 struct Line {
     name: Vec<u8>,
     inode: InodeNumber,
@@ -101,7 +101,7 @@ struct Line {
     target: Option<Vec<u8>>,
 }
 
-/// Where lines go.
+/// The output of lines.
 enum Sink<'a> {
     Text {
         out: &'a mut dyn Write,
@@ -122,7 +122,7 @@ pub(super) fn run(args: &Ls, session: &mut Session) -> Result<()> {
             first: true,
         },
     };
-    // As ls does it: what is no directory comes first, and a heading where there are several.
+    // As in ls(1), files come before directories, and several operands get headings.
     let headings = places.len() > 1 || args.recursive;
     let mut directories = Vec::new();
     for place in places {
@@ -179,9 +179,10 @@ impl Ls {
     }
 }
 
-/// The line of an operand that is listed by itself; `None` for a directory to look into.
+/// Returns the line of an operand that is listed by itself, or `None` for a directory whose
+/// contents are listed.
 fn one_file(args: &Ls, place: &Located) -> Result<Option<Line>> {
-    // As ls does it: with -l and -d a symlink is shown, else what it leads to is.
+    // As in ls(1), -l and -d show a symlink itself; otherwise the file that it points to is shown.
     let follow = if args.long || args.directory {
         Follow::AllButLast
     } else {
@@ -208,7 +209,7 @@ fn line(node: &Node, name: Vec<u8>, metadata: Metadata) -> Result<Line> {
     })
 }
 
-/// Lists a directory, with `-R` all below it.
+/// Lists a directory; with `-R`, everything below it.
 fn list(
     args: &Ls,
     session: &mut Session,
@@ -225,11 +226,11 @@ fn list(
             return Ok(());
         }
     };
-    // Directories still to list, the next one last.
+    // The directories still to list, the next one last.
     let mut pending = vec![(root, heading.cloned())];
     while let Some((dir, heading)) = pending.pop() {
         if !visited.insert(dir.inode()) {
-            continue; // A directory with several names; each is shown, but entered once only.
+            continue; // A directory with several names: each name is listed, but its contents only once.
         }
         let mut children = match dir.read_dir_sorted() {
             Ok(children) => children,
@@ -246,7 +247,7 @@ fn list(
         let mut lines = if need {
             with_metadata(session, &dir, &children)
         } else {
-            children.into_iter().map(bare).collect()
+            children.into_iter().map(line_of).collect()
         };
         lines.sort_by(|a, b| args.order(a, b));
         let below: Vec<_> = lines
@@ -264,7 +265,7 @@ fn list(
     Ok(())
 }
 
-fn bare(child: DirEntry) -> Line {
+fn line_of(child: DirEntry) -> Line {
     Line {
         name: child.name,
         inode: child.inode,
@@ -277,7 +278,7 @@ fn is_subdir(line: &Line) -> bool {
     line.name != b"." && line.name != b".." && line.metadata.as_ref().is_some_and(Metadata::is_dir)
 }
 
-/// `.` and `..`, as far as the directory knows them.
+/// Returns `.` and `..`, as far as the directory has them.
 fn dots(dir: &Node) -> Vec<DirEntry> {
     let entry = |name: &[u8], inode| DirEntry {
         name: name.to_vec(),
@@ -366,7 +367,7 @@ impl Sink<'_> {
     }
 }
 
-/// The sign of `-F`.
+/// Returns the character of `-F` for a type.
 fn sign(args: &Ls, line: &Line) -> &'static str {
     match line.metadata.as_ref().filter(|_| args.classify) {
         None => "",
@@ -393,14 +394,7 @@ fn long_lines(args: &Ls, owners: &Owners<'_>, style: NameStyle, lines: &[Line]) 
         .map(|(line, m)| cells(args, owners, line, m))
         .collect();
     let skip = usize::from(!args.inode);
-    let table = lay_out_by(
-        " ",
-        &columns[skip..],
-        &rows
-            .iter()
-            .map(|row| row[skip..].to_vec())
-            .collect::<Vec<_>>(),
-    );
+    let table = lay_out_by(" ", &columns[skip..], &rows);
     let mut out = Vec::new();
     for ((line, _), cells) in with_metadata().zip(table.lines()) {
         out.extend_from_slice(cells.as_bytes());
@@ -422,15 +416,16 @@ fn cells(args: &Ls, owners: &Owners<'_>, line: &Line, metadata: &Metadata) -> Ve
         None if args.human_readable => size::human(metadata.size_bytes),
         None => metadata.size_bytes.to_string(),
     };
-    vec![
-        line.inode.to_string(),
+    let inode = args.inode.then(|| line.inode.to_string());
+    let others = [
         mode::letters(metadata),
         metadata.links.to_string(),
         owners.user(metadata.uid),
         owners.group(metadata.gid),
         size,
         time::minutes(metadata.modified),
-    ]
+    ];
+    inode.into_iter().chain(others).collect()
 }
 
 fn line_json(dir: &[u8], line: &Line, owners: &Owners<'_>) -> serde_json::Value {

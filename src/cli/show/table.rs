@@ -1,19 +1,19 @@
-//! Columns.
+//! Layout of tables in columns.
 
-/// Which side of its column a cell stands on.
+/// The alignment of cells in their column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
     Right,
 }
 
-/// Lays out `rows` (the first is the heading) with two spaces between columns and none at the end
-/// of a line.
+/// Lays out `rows`, of which the first is the heading, with two spaces between columns and none at
+/// the end of a line.
 pub(crate) fn lay_out(align: &[Align], rows: &[Vec<String>]) -> String {
     lay_out_by("  ", align, rows)
 }
 
-/// The same, with `gap` between columns.
+/// Lays out `rows` like [`lay_out`], with `gap` between columns.
 pub(crate) fn lay_out_by(gap: &str, align: &[Align], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -22,19 +22,25 @@ pub(crate) fn lay_out_by(gap: &str, align: &[Align], rows: &[Vec<String>]) -> St
     let widths: Vec<usize> = (0..align.len()).map(width).collect();
     let mut out = String::new();
     for row in rows {
-        let cells = row
-            .iter()
-            .zip(align)
-            .zip(&widths)
-            .map(|((cell, align), width)| {
-                let pad = " ".repeat(width.saturating_sub(cell.chars().count()));
-                match align {
-                    Align::Left => format!("{cell}{pad}"),
-                    Align::Right => format!("{pad}{cell}"),
+        let line = out.len();
+        for (column, ((cell, align), width)) in row.iter().zip(align).zip(&widths).enumerate() {
+            if column > 0 {
+                out.push_str(gap);
+            }
+            let pad = std::iter::repeat_n(' ', width.saturating_sub(cell.chars().count()));
+            match align {
+                Align::Left => {
+                    out.push_str(cell);
+                    out.extend(pad);
                 }
-            });
-        let line = cells.collect::<Vec<_>>().join(gap);
-        out.push_str(line.trim_end());
+                Align::Right => {
+                    out.extend(pad);
+                    out.push_str(cell);
+                }
+            }
+        }
+        let end = line + out[line..].trim_end().len();
+        out.truncate(end);
         out.push('\n');
     }
     out
